@@ -1,0 +1,39 @@
+/**
+ * Errors that carry their own policy. A phase throws one of these; the controller loop decides what to do with it.
+ * Anything else that is thrown means: retry this key with exponential backoff.
+ */
+
+export interface PolicyDetails {
+  /** What happened, for a person. Holds no secret. */
+  message: string;
+  /** What the reader can do about it. */
+  remediation?: string;
+  cause?: unknown;
+}
+
+/** A human must change something: no retry until the object's generation changes. Becomes the condition `Stalled`. */
+export class Terminal extends Error {
+  override readonly name = "Terminal";
+  /** PascalCase constant; becomes the condition's and the Event's reason. */
+  readonly reason: string;
+  readonly remediation: string | undefined;
+  constructor(reason: string, details: PolicyDetails) {
+    super(details.message, { cause: details.cause });
+    this.reason = reason;
+    this.remediation = details.remediation;
+  }
+}
+
+/** Something else must happen first: come back after `afterMs`. Not an error, not counted as one. */
+export class Waiting extends Error {
+  override readonly name = "Waiting";
+  readonly reason: string;
+  readonly remediation: string | undefined;
+  readonly afterMs: number;
+  constructor(reason: string, details: PolicyDetails & { afterMs: number }) {
+    super(details.message, { cause: details.cause });
+    this.reason = reason;
+    this.remediation = details.remediation;
+    this.afterMs = details.afterMs;
+  }
+}
