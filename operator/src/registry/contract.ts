@@ -1,5 +1,3 @@
-import type { RegistryLogin } from "../runtime/contract.ts";
-
 /** `sha256:<64 hex>`. */
 export type Digest = `sha256:${string}`;
 
@@ -31,6 +29,12 @@ export interface FetchedManifest {
   readonly mediaType: string;
   readonly bytes: Uint8Array;
   readonly manifest: { kind: "image"; value: ImageManifest } | { kind: "index"; value: ImageIndex };
+}
+
+/** Basic credentials of a registry. Never enter compute, argv, a log line or a status. */
+export interface RegistryLogin {
+  readonly username: string;
+  readonly password: string;
 }
 
 /** A registry and how to talk to it. */

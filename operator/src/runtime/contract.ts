@@ -1,3 +1,5 @@
+import type { RegistryLogin } from "../registry/contract.ts";
+
 /**
  * What a container host must offer so that a Sandbox can run on it (DESIGN §7). Every driver passes the same contract
  * suite. A driver knows no World and no Kubernetes object; it is handed plain values and answers with observations.
@@ -44,11 +46,6 @@ export interface ComputeSpec {
   readonly env: Readonly<Record<string, string>>;
   readonly limits: ComputeLimits;
   readonly isolation: Isolation;
-}
-
-export interface RegistryLogin {
-  readonly username: string;
-  readonly password: string;
 }
 
 export interface ComputeLimits {
