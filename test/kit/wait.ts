@@ -1,0 +1,1 @@
+export { type EventuallyOptions, eventually } from "../../hack/parts/wait.ts";
