@@ -1,0 +1,359 @@
+import * as z from "zod";
+import type { KindDefinition, KindResource } from "./definition.ts";
+import {
+  API_VERSION,
+  causedBySchema,
+  conditions,
+  GROUP,
+  LIMITS,
+  newObjectMetaSchema,
+  objectMetaSchema,
+  observedGeneration,
+  VERSION,
+  versionPointerSchema,
+} from "./object.ts";
+import {
+  type CelRule,
+  count,
+  exactlyOne,
+  hasExactlyOne,
+  listByKey,
+  matching,
+  objectName,
+  quantity,
+  rule,
+  seconds,
+  text,
+  time,
+  transition,
+  word,
+} from "./schema.ts";
+import { imageReference } from "./source.ts";
+
+const ENVIRONMENT_MAX = 64;
+
+const environmentVariableSchema = rule(
+  z.object({
+    name: matching(/^[A-Za-z_][A-Za-z0-9_]*$/, {
+      max: 256,
+      message: "must be a variable name: letters, digits and '_', not beginning with a digit",
+    }).describe("Name of the variable."),
+    value: text(4096).exactOptional().describe("Its value, at most 4096 characters; may be empty."),
+    secretKeyRef: z
+      .object({
+        name: matching(/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/, {
+          max: 253,
+          message: "must be the name of a Secret of the same namespace",
+        }).describe("Name of a Secret of the same namespace."),
+        key: matching(/^[-._a-zA-Z0-9]+$/, {
+          max: 253,
+          message: "must be a key of a Secret: letters, digits, '-', '_' and '.'",
+        }).describe("Key in the Secret."),
+      })
+      .exactOptional()
+      .describe("Takes the value from a Secret that whoever sets `env` may read."),
+  }),
+  {
+    rule: exactlyOne("value", "secretKeyRef"),
+    message: "exactly one of value and secretKeyRef must be set",
+  },
+  (variable) => hasExactlyOne(variable, "value", "secretKeyRef"),
+);
+
+/**
+ * A rule on `spec` and not on the field itself: a field's own rule does not run when the field is set for the first time
+ * or removed.
+ */
+const immutable = (field: string): CelRule => ({
+  rule: `self.?${field} == oldSelf.?${field}`,
+  message: `${field} cannot be set, changed or removed after creation: create another Sandbox`,
+  fieldPath: `.${field}`,
+  reason: "FieldValueForbidden",
+});
+
+const sandboxFields = z.object({
+  world: z
+    .object({
+      name: objectName().describe("Name of a World of the same namespace."),
+      version: count()
+        .exactOptional()
+        .describe(
+          "Version of the first boot. Unset: the newest. Later boots go on from the session's own last version.",
+        ),
+    })
+    .exactOptional()
+    .describe("The World to work in. Exactly one of `world` and `image`; immutable."),
+  image: imageReference()
+    .exactOptional()
+    .describe("Image of a throwaway session: nothing is saved. Exactly one of `world` and `image`; immutable."),
+  runtime: z
+    .object({ name: objectName().describe("Name of the Runtime.") })
+    .exactOptional()
+    .describe("Where to run. Unset: the World's Runtime, else the Runtime whose `selection` is `Default`. Immutable."),
+  mode: z
+    .enum(["Running", "Hibernated"])
+    .default("Running")
+    .describe("`Running` until the deadline; `Hibernated` ends compute in a new version and keeps the Sandbox."),
+  ttlSeconds: seconds()
+    .exactOptional()
+    .describe(
+      "Seconds to run after becoming Ready or after a touch; 1 to 2592000 (30 days). Unset: the World's `session.ttlSeconds`.",
+    ),
+  maxLifetimeSeconds: seconds()
+    .exactOptional()
+    .describe(
+      "Seconds to run from one boot at most, however often it is touched; 1 to 2592000 (30 days). Unset: the World's `session.maxLifetimeSeconds`.",
+    ),
+  agent: z
+    .object({
+      id: matching(/^[!-9;-~]+$/, {
+        max: 128,
+        message:
+          "must be printable characters without spaces and ':' (serviceaccount:… is given by the API server only)",
+      }).describe("The agent's own name for itself."),
+      conversation: matching(/^[!-~]+$/, {
+        max: LIMITS.conversation,
+        message: "must be printable characters without spaces",
+      })
+        .exactOptional()
+        .describe("Its conversation."),
+    })
+    .exactOptional()
+    .describe("The agent that works in this session; absent for a person. Every version carries it. Immutable."),
+  env: listByKey(environmentVariableSchema, { max: ENVIRONMENT_MAX, key: "name" })
+    .exactOptional()
+    .describe(
+      "Environment of the session's commands, at most 64 variables; in force from the next boot. Never part of a version.",
+    ),
+  resources: z
+    .object({
+      cpu: quantity().exactOptional().describe("CPU limit, for example `500m` or `2`. Unset: the Runtime's."),
+      memory: quantity().exactOptional().describe("Memory limit, for example `2Gi`. Unset: the Runtime's."),
+    })
+    .exactOptional()
+    .describe("Limits of the container; in force from the next boot."),
+  closePolicy: z
+    .enum(["Snapshot", "Discard"])
+    .default("Snapshot")
+    .describe(
+      "What closing or deleting does with work that is not yet a version: `Snapshot` publishes it, `Discard` drops it.",
+    ),
+  ttlSecondsAfterClosed: seconds(0)
+    .exactOptional()
+    .describe("Seconds after closing until the Sandbox object is deleted; 0 to 2592000 (30 days). Unset: it stays."),
+});
+
+const oneSource = rule(
+  sandboxFields,
+  {
+    rule: exactlyOne("world", "image"),
+    message: "exactly one of world and image must be set",
+  },
+  (spec) => hasExactlyOne(spec, "world", "image"),
+);
+
+const boundedTtl = rule(
+  oneSource,
+  {
+    rule: "!has(self.ttlSeconds) || !has(self.maxLifetimeSeconds) || self.ttlSeconds <= self.maxLifetimeSeconds",
+    message: "ttlSeconds must not be greater than maxLifetimeSeconds",
+    fieldPath: ".ttlSeconds",
+  },
+  (spec) =>
+    spec.ttlSeconds === undefined ||
+    spec.maxLifetimeSeconds === undefined ||
+    spec.ttlSeconds <= spec.maxLifetimeSeconds,
+);
+
+export const sandboxSpecSchema = transition(
+  boundedTtl,
+  immutable("world"),
+  immutable("image"),
+  immutable("runtime"),
+  immutable("agent"),
+);
+
+/** `status.phase`, derived from the rest of the status for `kubectl get`; nothing reads it. */
+export const SANDBOX_PHASES = [
+  "Pending",
+  "Waiting",
+  "Provisioning",
+  "Running",
+  "Hibernating",
+  "Hibernated",
+  "Closing",
+  "Closed",
+  "Failed",
+] as const;
+
+const resultSchema = z.object({
+  outcome: z
+    .enum(["Succeeded", "Refused", "Failed"])
+    .describe("`Refused`: by rule, a repetition would be refused too. `Failed`: the attempt went wrong."),
+  code: word(64).exactOptional().describe("PascalCase constant for programs."),
+  message: text(LIMITS.message).exactOptional().describe("A sentence for a person."),
+  version: versionPointerSchema.shape.version.describe("Version that was made."),
+  digest: versionPointerSchema.shape.digest.exactOptional().describe("Digest of the version that was made."),
+  at: time().describe("When it was answered."),
+});
+
+const requestSchema = z.object({
+  id: word(64).describe("The client's idempotency key; the same id again is the same request."),
+  verb: z.enum(["Touch", "Snapshot", "Close"]).describe("What is asked for."),
+  parameters: z
+    .object({
+      ttlSeconds: seconds().exactOptional().describe("`Touch`: seconds from now. Unset: the session's ttl."),
+      description: text(LIMITS.description).exactOptional().describe("`Snapshot`, `Close`: prose of the version."),
+      closePolicy: z.enum(["Snapshot", "Discard"]).exactOptional().describe("`Close`: instead of `spec.closePolicy`."),
+    })
+    .exactOptional()
+    .describe("Parameters of the verb."),
+  user: text(LIMITS.user).describe("Authenticated user who asked."),
+  at: time().describe("When it was asked."),
+  result: resultSchema.exactOptional().describe("The answer; absent while it is being worked on."),
+});
+
+const operationSchema = z.object({
+  id: word(64).describe("Id, also in the version's annotations and in `World.status.pending`."),
+  verb: z.enum(["Hibernate", "Snapshot", "Close"]).describe("What is being done."),
+  reason: word(64).describe("What caused it; becomes the version's reason."),
+  stage: z
+    .enum(["Intended", "Frozen", "Captured", "Uploaded", "Manifested", "Verified"])
+    .describe("The last step that is done; the next pass goes on from here."),
+  since: time().describe("When it was intended."),
+  attempts: count().describe("Attempts so far."),
+  lastError: text(LIMITS.message).exactOptional().describe("What the last attempt failed on."),
+  retryAt: time().exactOptional().describe("When the next attempt is due."),
+  causedBy: causedBySchema.exactOptional().describe("Who caused it; absent when a deadline did."),
+});
+
+const computeSchema = z.object({
+  runtime: word(63).describe("Name of the Runtime."),
+  host: word(63).describe("Name of the host in the Runtime."),
+  id: word(256).describe("Id of the container on that host."),
+  boot: count().describe("The boot it belongs to."),
+  provisionedAt: time().exactOptional().describe("When the container was first seen to answer; absent until then."),
+});
+
+export const sandboxStatusSchema = z.object({
+  observedGeneration: observedGeneration(),
+  observedMode: z.enum(["Running", "Hibernated"]).exactOptional().describe("`spec.mode` that was last acted on."),
+  phase: z.enum(SANDBOX_PHASES).exactOptional().describe("One word for `kubectl get`, derived; use the conditions."),
+  conditions: conditions(),
+  boot: count().exactOptional().describe("How often compute was made; part of its name."),
+  world: z
+    .object({ uid: word(64).exactOptional().describe("UID of the World.") })
+    .exactOptional()
+    .describe("The World of the first boot. One of the same name and another UID refuses the wake."),
+  compute: computeSchema.exactOptional().describe("The container, while there may be one."),
+  bootedFrom: versionPointerSchema.exactOptional().describe("Version this boot started from."),
+  base: versionPointerSchema.exactOptional().describe("This session's last version, else `bootedFrom`."),
+  expiresAt: time().exactOptional().describe("When it hibernates unless touched; absent while not running."),
+  lifetimeEndsAt: time().exactOptional().describe("When it hibernates whatever happens; set at each boot."),
+  lastActivityAt: time().exactOptional().describe("Last touch or command."),
+  operation: operationSchema.exactOptional().describe("The snapshot or ending in progress."),
+  requests: listByKey(requestSchema, { max: LIMITS.requests, key: "id" })
+    .exactOptional()
+    .describe("Verbs asked for through the sessions API, with their answers; at most 16, answered ones make room."),
+  lastSnapshot: z
+    .object({
+      version: count().describe("Number of the version."),
+      digest: versionPointerSchema.shape.digest,
+      at: time().describe("When its digest had been read back."),
+      reason: word(64).describe("What made it."),
+    })
+    .exactOptional()
+    .describe("The last version this session published."),
+  closed: z
+    .object({
+      version: versionPointerSchema.shape.version.describe(
+        "Version the session ended in; absent when nothing was saved.",
+      ),
+      digest: versionPointerSchema.shape.digest.exactOptional().describe("Its digest."),
+      at: time().describe("When it was closed; `ttlSecondsAfterClosed` counts from here."),
+    })
+    .exactOptional()
+    .describe("The end of the session; terminal."),
+});
+
+/** A Sandbox as the API server returns it. */
+export const sandboxSchema = z.object({
+  apiVersion: z.literal(API_VERSION),
+  kind: z.literal("Sandbox"),
+  metadata: objectMetaSchema,
+  spec: sandboxSpecSchema,
+  status: sandboxStatusSchema.default({ observedGeneration: -1 }),
+});
+
+/** A Sandbox that is about to be created. */
+export const newSandboxSchema = sandboxSchema.omit({ status: true }).extend({ metadata: newObjectMetaSchema });
+
+export type SandboxSpec = z.infer<typeof sandboxSpecSchema>;
+export type SandboxStatus = z.infer<typeof sandboxStatusSchema>;
+export type Sandbox = z.infer<typeof sandboxSchema>;
+export type NewSandbox = z.input<typeof newSandboxSchema>;
+export type SandboxPhase = (typeof SANDBOX_PHASES)[number];
+export type SandboxCompute = z.infer<typeof computeSchema>;
+export type SandboxOperation = z.infer<typeof operationSchema>;
+export type SandboxRequest = z.infer<typeof requestSchema>;
+export type SandboxRequestResult = z.infer<typeof resultSchema>;
+export type EnvironmentVariable = z.infer<typeof environmentVariableSchema>;
+
+export const SANDBOXES: KindResource = {
+  group: GROUP,
+  version: VERSION,
+  plural: "sandboxes",
+  kind: "Sandbox",
+  namespaced: true,
+};
+
+export const sandboxDefinition: KindDefinition = {
+  kind: "Sandbox",
+  plural: "sandboxes",
+  singular: "sandbox",
+  shortName: "sbx",
+  scope: "Namespaced",
+  description: "A Sandbox is one session: a container that boots from a version of a World and ends in a new one.",
+  spec: sandboxSpecSchema,
+  status: sandboxStatusSchema,
+  columns: [
+    { name: "World", type: "string", jsonPath: ".spec.world.name", description: "The World worked in." },
+    { name: "Phase", type: "string", jsonPath: ".status.phase", description: "What it is doing, in one word." },
+    {
+      name: "Version",
+      type: "integer",
+      jsonPath: ".status.base.version",
+      description: "The session's last version, else the one it booted from.",
+    },
+    // A string, not a date: kubectl prints a date as an age, and one in the future as <invalid>.
+    {
+      name: "Expires",
+      type: "string",
+      jsonPath: ".status.expiresAt",
+      description: "When it hibernates unless touched.",
+    },
+    {
+      name: "Reason",
+      type: "string",
+      jsonPath: '.status.conditions[?(@.type=="Ready")].reason',
+      description: "Why it is Ready or not.",
+      priority: 1,
+    },
+    {
+      name: "Runtime",
+      type: "string",
+      jsonPath: ".status.compute.runtime",
+      description: "Where it runs.",
+      priority: 1,
+    },
+    {
+      name: "Host",
+      type: "string",
+      jsonPath: ".status.compute.host",
+      description: "The host it runs on.",
+      priority: 1,
+    },
+    { name: "Agent", type: "string", jsonPath: ".spec.agent.id", description: "The agent at work.", priority: 1 },
+    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp", description: "Time since creation." },
+  ],
+};

@@ -1,0 +1,13 @@
+import { matching } from "./schema.ts";
+
+/** `host[:port]/path:tag@digest`, the parts after the first optional; no scheme, no credentials. */
+const IMAGE =
+  /^([a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(\/[a-z0-9]([a-z0-9._-]*[a-z0-9])?)*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$/;
+
+/** An image by tag or digest, at most 512 characters. */
+export const imageReference = () =>
+  matching(IMAGE, {
+    max: 512,
+    message:
+      "must be an image reference without a scheme, such as ghcr.io/acme/tools:1.4 or ghcr.io/acme/tools@sha256:…",
+  });

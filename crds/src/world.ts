@@ -1,0 +1,298 @@
+import * as z from "zod";
+import type { KindDefinition, KindResource } from "./definition.ts";
+import {
+  API_VERSION,
+  causedBySchema,
+  conditions,
+  GROUP,
+  LIMITS,
+  newObjectMetaSchema,
+  objectMetaSchema,
+  observedGeneration,
+  platform,
+  sandboxReferenceSchema,
+  VERSION,
+} from "./object.ts";
+import {
+  bytes,
+  count,
+  digest,
+  exactlyOne,
+  hasExactlyOne,
+  integer,
+  list,
+  objectName,
+  rule,
+  seconds,
+  setOf,
+  text,
+  time,
+  transition,
+  word,
+} from "./schema.ts";
+import { imageReference } from "./source.ts";
+
+const sourceSchema = rule(
+  z.object({
+    image: imageReference()
+      .exactOptional()
+      .describe(
+        "Image to start from, by tag or digest; at most 512 characters. It is resolved to a digest once and copied into the World's own repository as version 0; the tag is never looked at again.",
+      ),
+  }),
+  { rule: exactlyOne("image"), message: "exactly one source must be set: image" },
+  (from) => hasExactlyOne(from, "image"),
+);
+
+const sessionSchema = rule(
+  z.object({
+    ttlSeconds: seconds()
+      .default(900)
+      .describe(
+        "Seconds a Sandbox of this World runs after it became Ready or was last touched; 1 to 2592000 (30 days).",
+      ),
+    maxLifetimeSeconds: seconds()
+      .default(14_400)
+      .describe(
+        "Seconds a Sandbox of this World may run from one boot, however often it is touched; 1 to 2592000 (30 days).",
+      ),
+  }),
+  {
+    rule: "self.ttlSeconds <= self.maxLifetimeSeconds",
+    message: "ttlSeconds must not be greater than maxLifetimeSeconds (14400 when unset)",
+    fieldPath: ".ttlSeconds",
+  },
+  (session) => session.ttlSeconds <= session.maxLifetimeSeconds,
+);
+
+const retentionSchema = z.object({
+  keepVersions: integer(0, 64)
+    .default(10)
+    .describe(
+      "Versions to keep, newest first; older ones are deleted from the registry. 0 deletes nothing; at most 64.",
+    ),
+  pinned: setOf(count(), 64).exactOptional().describe("Numbers of versions that are never deleted; at most 64."),
+});
+
+export const worldSpecSchema = transition(
+  z.object({
+    from: sourceSchema.describe("What the World starts from. Exactly one member; immutable."),
+    description: text(LIMITS.description)
+      .exactOptional()
+      .describe(
+        "Prose for people and agents, at most 1024 characters. Every version carries the text in force when it was made.",
+      ),
+    runtime: z
+      .object({ name: objectName().describe("Name of the Runtime.") })
+      .exactOptional()
+      .describe(
+        "Where Sandboxes of this World run unless they name a Runtime. Unset: the Runtime whose `selection` is `Default`.",
+      ),
+    session: sessionSchema
+      .default({ ttlSeconds: 900, maxLifetimeSeconds: 14_400 })
+      .describe("Times of a Sandbox that states none."),
+    retention: retentionSchema.default({ keepVersions: 10 }).describe("Which versions stay in the registry."),
+    deletionPolicy: z
+      .enum(["Retain", "Delete"])
+      .default("Retain")
+      .describe(
+        "What becomes of the versions when the World is deleted: `Retain` keeps them in the registry, `Delete` removes them.",
+      ),
+  }),
+  {
+    rule: "self.from == oldSelf.from",
+    message: "from cannot be changed after creation: create another World",
+    fieldPath: ".from",
+    reason: "FieldValueForbidden",
+  },
+);
+
+/** Why a version was made. A string in the schema, so that an older CRD accepts a newer operator's reason. */
+export const VERSION_REASONS = {
+  Genesis: "Genesis",
+  Deadline: "Deadline",
+  Lifetime: "Lifetime",
+  Close: "Close",
+  Delete: "Delete",
+  Mode: "Mode",
+  Snapshot: "Snapshot",
+  Crash: "Crash",
+} as const;
+export type VersionReason = (typeof VERSION_REASONS)[keyof typeof VERSION_REASONS];
+
+/** How the tree stood while it was captured. */
+export const CONSISTENCIES = {
+  /** The source image itself. */
+  Image: "Image",
+  /** Every process was frozen. */
+  Frozen: "Frozen",
+  /** The container was dead: what its processes had not written is not in it. */
+  Crash: "Crash",
+} as const;
+export type Consistency = (typeof CONSISTENCIES)[keyof typeof CONSISTENCIES];
+
+const worldVersionSchema = z.object({
+  version: count().describe("Number; 0 is the genesis. Gaps are legal: a number is used up by the attempt."),
+  digest: digest().describe("Digest of the manifest."),
+  parent: digest().exactOptional().describe("Digest of the version it was made from; absent at the genesis."),
+  sizeBytes: bytes().describe("Compressed bytes this version added to its parent."),
+  totalBytes: bytes().describe("Compressed bytes of all its layers."),
+  layers: count().describe("Number of layers."),
+  createdAt: time().describe("When its number was reserved."),
+  reason: word(64).describe(
+    "What made it: `Genesis`, `Deadline`, `Lifetime`, `Close`, `Delete`, `Mode`, `Snapshot` or `Crash`.",
+  ),
+  consistency: word(64).describe(
+    "`Image`, `Frozen` (all processes were stopped) or `Crash` (captured from a dead container).",
+  ),
+  recovered: z
+    .enum(["Restart", "Rescue"])
+    .exactOptional()
+    .describe(
+      "Set when a later pass finished what an earlier one had begun: after a `Restart` of the operator, or from a `Rescue`.",
+    ),
+  description: text(LIMITS.description).describe("Prose in force when it was made."),
+  causedBy: causedBySchema.describe("Who caused it."),
+  sandbox: sandboxReferenceSchema.exactOptional().describe("The session it was made in; absent at the genesis."),
+});
+
+const pendingSchema = z.object({
+  operation: word(64).describe("Id of the operation."),
+  version: count().describe("Number it reserved."),
+  sandbox: sandboxReferenceSchema.exactOptional().describe("The session it belongs to; absent at the genesis."),
+  base: digest().exactOptional().describe("Digest that `head` had, and must still have at the commit."),
+  since: time().describe("When it was reserved; the creation time of the version."),
+});
+
+const holderSchema = z.object({
+  sandbox: word(63).describe("Name of the Sandbox."),
+  uid: word(64).describe("UID of the Sandbox."),
+  causedBy: causedBySchema.describe("Creator of the Sandbox."),
+  acquiredAt: time().describe("Since when."),
+});
+
+const rescueSchema = z.object({
+  operation: word(64).describe("Id of the operation that failed."),
+  sandbox: sandboxReferenceSchema.describe("The session whose work it is."),
+  runtime: word(63).describe("Runtime that keeps the container."),
+  host: word(63).describe("Host that keeps the container."),
+  computeId: word(256).describe("Id of the container on that host."),
+  base: digest().exactOptional().describe("Version the work is based on."),
+  reason: word(128).describe("PascalCase constant: why it could not be published."),
+  message: text(LIMITS.message).describe("The same for a person."),
+  since: time().describe("Since when it is kept; the Runtime's `rescueSeconds` count from here."),
+});
+
+const prunedVersionSchema = z.object({
+  version: count().describe("Number of the version that was deleted."),
+  digest: digest().describe("Digest it had."),
+  prunedAt: time().describe("When."),
+  reason: word(128).describe("PascalCase constant: why."),
+});
+
+export const worldStatusSchema = z.object({
+  observedGeneration: observedGeneration(),
+  conditions: conditions(),
+  repository: word(512).exactOptional().describe("The World's own repository in the installation's registry."),
+  genesis: z
+    .object({
+      image: word(LIMITS.image).describe("The source as it was written."),
+      digest: digest().describe("Digest it was resolved to, of the one platform."),
+      platform: platform().describe("The platform the World is fixed to."),
+    })
+    .exactOptional()
+    .describe("What the World started from."),
+  head: z
+    .object({
+      version: count().describe("Number of the version."),
+      digest: digest().describe("Digest of the manifest."),
+      image: word(LIMITS.image).describe("The version by digest, as `docker run` takes it."),
+    })
+    .exactOptional()
+    .describe("The version the next Sandbox boots from."),
+  versions: list(worldVersionSchema, LIMITS.versions)
+    .exactOptional()
+    .describe("Versions that exist, newest last; at most 128."),
+  nextVersion: count().exactOptional().describe("The next number to reserve; it only grows."),
+  pending: pendingSchema.exactOptional().describe("A publication on its way: reserved and not yet committed."),
+  holder: holderSchema.exactOptional().describe("The one Sandbox that may write."),
+  rescues: list(rescueSchema, LIMITS.rescues)
+    .exactOptional()
+    .describe("Containers kept because their work could not be published; at most 16."),
+  prunedVersions: list(prunedVersionSchema, LIMITS.prunedVersions)
+    .exactOptional()
+    .describe("Versions that retention deleted, newest last; the last 64."),
+});
+
+/** A World as the API server returns it. */
+export const worldSchema = z.object({
+  apiVersion: z.literal(API_VERSION),
+  kind: z.literal("World"),
+  metadata: objectMetaSchema,
+  spec: worldSpecSchema,
+  status: worldStatusSchema.default({ observedGeneration: -1 }),
+});
+
+/** A World that is about to be created. */
+export const newWorldSchema = worldSchema.omit({ status: true }).extend({ metadata: newObjectMetaSchema });
+
+export type WorldSpec = z.infer<typeof worldSpecSchema>;
+export type WorldStatus = z.infer<typeof worldStatusSchema>;
+export type World = z.infer<typeof worldSchema>;
+export type NewWorld = z.input<typeof newWorldSchema>;
+export type WorldVersion = z.infer<typeof worldVersionSchema>;
+export type WorldPending = z.infer<typeof pendingSchema>;
+export type WorldHolder = z.infer<typeof holderSchema>;
+export type WorldRescue = z.infer<typeof rescueSchema>;
+export type PrunedVersion = z.infer<typeof prunedVersionSchema>;
+
+export const WORLDS: KindResource = {
+  group: GROUP,
+  version: VERSION,
+  plural: "worlds",
+  kind: "World",
+  namespaced: true,
+};
+
+export const worldDefinition: KindDefinition = {
+  kind: "World",
+  plural: "worlds",
+  singular: "world",
+  shortName: "wld",
+  scope: "Namespaced",
+  description: "A World is a durable, versioned environment that is built up across sessions.",
+  spec: worldSpecSchema,
+  status: worldStatusSchema,
+  columns: [
+    { name: "Head", type: "integer", jsonPath: ".status.head.version", description: "Number of the newest version." },
+    { name: "Holder", type: "string", jsonPath: ".status.holder.sandbox", description: "The Sandbox that may write." },
+    {
+      name: "Ready",
+      type: "string",
+      jsonPath: '.status.conditions[?(@.type=="Ready")].status',
+      description: "Whether Sandboxes can boot from it.",
+    },
+    {
+      name: "Reason",
+      type: "string",
+      jsonPath: '.status.conditions[?(@.type=="Ready")].reason',
+      description: "Why it is Ready or not.",
+      priority: 1,
+    },
+    {
+      name: "Digest",
+      type: "string",
+      jsonPath: ".status.head.digest",
+      description: "Digest of the newest version.",
+      priority: 1,
+    },
+    {
+      name: "From",
+      type: "string",
+      jsonPath: ".status.genesis.image",
+      description: "What it started from.",
+      priority: 1,
+    },
+    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp", description: "Time since creation." },
+  ],
+};
