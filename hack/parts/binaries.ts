@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { MissingProgram } from "./errors.ts";
 import { withLock } from "./lock.ts";
-import { attempt, run } from "./process.ts";
+import { run } from "./process.ts";
 
 /** A program that the local parts compile from a pinned Go module. */
 export type ProgramName = "etcd" | "kube-apiserver" | "kube-controller-manager" | "registry";
@@ -148,9 +148,4 @@ async function isExecutable(path: string): Promise<boolean> {
   } catch {
     return false;
   }
-}
-
-/** Whether a program is somewhere in PATH. */
-export async function isInstalled(program: string, signal: AbortSignal): Promise<boolean> {
-  return (await attempt(["sh", "-c", 'command -v "$1"', "sh", program], { signal })).code === 0;
 }

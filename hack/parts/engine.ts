@@ -1,0 +1,184 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type PartDirectory, partDirectory } from "./directory.ts";
+import { callEngine, engineAnswers, expectSuccess } from "./engine-api.ts";
+import { cleanEngine, type EngineState, engineFolders, stateFile } from "./engine-cleanup.ts";
+import { createEngineNetwork } from "./engine-network.ts";
+import { PartFailed } from "./errors.ts";
+import { ensureProgram } from "./packages.ts";
+import { type RunningProcess, startProcess } from "./process.ts";
+
+/** A container engine that answers. */
+export interface Engine extends AsyncDisposable {
+  /** As in env DOCKER_HOST. */
+  readonly dockerHost: string;
+  /** Whether the daemon was started here, and so ends with everything in it on dispose. */
+  readonly private: boolean;
+  /** Processes started here. */
+  pids(): number[];
+}
+
+/** How to find or start an engine. */
+export interface EngineOptions {
+  /** Folder of a private daemon; default: a temporary one that dispose removes. */
+  directory?: string;
+  /** True: always a private daemon. */
+  own?: boolean;
+  signal: AbortSignal;
+}
+
+const defaultHost = "unix:///var/run/docker.sock";
+
+/**
+ * The engine of DOCKER_HOST or of the default socket if one answers; else a private dockerd, installed where needed.
+ * @throws MissingProgram naming the package when there is none and it cannot be installed; PartFailed when DOCKER_HOST
+ * is set and does not answer, or dockerd does not come up.
+ */
+export async function startEngine(options: EngineOptions): Promise<Engine> {
+  const existing = options.own === true ? undefined : await existingEngine(options.signal);
+  return existing ?? startPrivateEngine(options);
+}
+
+async function existingEngine(signal: AbortSignal): Promise<Engine | undefined> {
+  const named = process.env["DOCKER_HOST"];
+  if (named !== undefined && named !== "") {
+    if (await engineAnswers(named, signal)) return borrowed(named);
+    throw new PartFailed("engine", `nothing answers at DOCKER_HOST=${named}: start that engine, or unset DOCKER_HOST`);
+  }
+  return (await engineAnswers(defaultHost, signal)) ? borrowed(defaultHost) : undefined;
+}
+
+/** An engine that somebody else runs; dispose leaves it alone. */
+export function borrowed(dockerHost: string): Engine {
+  return {
+    dockerHost,
+    private: false,
+    pids: () => [],
+    async [Symbol.asyncDispose]() {
+      // Whoever started it ends it.
+    },
+  };
+}
+
+async function startPrivateEngine(options: EngineOptions): Promise<Engine> {
+  const { signal } = options;
+  const purpose = "a private container engine";
+  await ensureProgram({ program: "dockerd", package: "docker.io", purpose }, signal);
+  await ensureProgram({ program: "iptables", package: "iptables", purpose }, signal);
+  await ensureProgram({ program: "ip", package: "iproute2", purpose }, signal);
+  await using undo = new AsyncDisposableStack();
+  const directory = undo.use(
+    await partDirectory({
+      kind: "engine",
+      given: options.directory,
+      cleanStale: (stale) => cleanEngine(stale, AbortSignal.timeout(60_000)),
+    }),
+  );
+  // A folder given again after a crash still holds what the crashed daemon left.
+  await cleanEngine(directory.path, signal);
+  const guarded = undo.use(await guard(directory, options.directory === undefined));
+  const id = randomBytes(4).toString("hex");
+  const network = await createEngineNetwork(id, signal);
+  const state: EngineState = { cgroupParent: `agent-worlds-${id}`, network };
+  await writeFile(join(directory.path, stateFile), JSON.stringify(state));
+  undo.defer(() => cleanEngine(directory.path, AbortSignal.timeout(60_000)));
+  const dockerHost = `unix://${join(directory.path, "docker.sock")}`;
+  const daemon = undo.use(await launch(directory.path, state));
+  await daemon.ready((probe) => engineAnswers(dockerHost, probe), { timeoutMs: 60_000, signal });
+  await expectOverlay(dockerHost, signal);
+  const owned = undo.move();
+  return {
+    dockerHost,
+    private: true,
+    pids: () => [daemon.pid, guarded.pid],
+    async [Symbol.asyncDispose]() {
+      await using _ = owned;
+      await emptyEngine(dockerHost, AbortSignal.timeout(30_000));
+    },
+  };
+}
+
+async function launch(directory: string, state: EngineState): Promise<RunningProcess> {
+  // A daemon.json of the machine would contradict these flags, and dockerd would refuse to start.
+  const config = join(directory, "daemon.json");
+  await writeFile(config, "{}");
+  await mkdir(join(directory, "home"), { recursive: true });
+  return startProcess({
+    name: "dockerd",
+    command: "dockerd",
+    args: [
+      `--config-file=${config}`,
+      `--host=unix://${join(directory, "docker.sock")}`,
+      `--data-root=${join(directory, engineFolders.data)}`,
+      `--exec-root=${join(directory, engineFolders.exec)}`,
+      `--pidfile=${join(directory, "dockerd.pid")}`,
+      `--bridge=${state.network.bridge}`,
+      `--default-address-pool=base=${state.network.pool},size=26`,
+      `--cgroup-parent=/${state.cgroupParent}`,
+      "--exec-opt=native.cgroupdriver=cgroupfs",
+      "--storage-driver=overlay2",
+      "--shutdown-timeout=5",
+      "--log-level=warn",
+    ],
+    env: {
+      PATH: `${process.env["PATH"] ?? ""}:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin`,
+      HOME: join(directory, "home"),
+    },
+    logPath: join(directory, "dockerd.log"),
+  });
+}
+
+async function expectOverlay(dockerHost: string, signal: AbortSignal): Promise<void> {
+  const info = expectSuccess("GET /info", await callEngine(dockerHost, { path: "/info", signal }));
+  if (!info.includes('"Driver":"overlay2"'))
+    throw new PartFailed("dockerd", "does not use the overlay2 storage driver");
+}
+
+/** Removes containers and networks in order, so that little is left to be cleaned by force. */
+async function emptyEngine(dockerHost: string, signal: AbortSignal): Promise<void> {
+  if (!(await engineAnswers(dockerHost, signal))) return;
+  const list = async (path: string): Promise<string[]> => {
+    const text = expectSuccess(`GET ${path}`, await callEngine(dockerHost, { path, signal }));
+    return [...text.matchAll(/"Id":"([0-9a-f]{64})"/g)].map((match) => match[1] ?? "");
+  };
+  for (const id of await list("/containers/json?all=1")) {
+    await callEngine(dockerHost, { method: "DELETE", path: `/containers/${id}?force=1&v=1`, signal });
+  }
+  for (const id of await list("/networks?filters=%7B%22type%22%3A%5B%22custom%22%5D%7D")) {
+    await callEngine(dockerHost, { method: "DELETE", path: `/networks/${id}`, signal });
+  }
+}
+
+/**
+ * A shell that waits for the end of its stdin, which is the end of this process however it ends, and then cleans up.
+ * dockerd itself dies with us; its containers, mounts and links would not. A word on stdin sends it home instead.
+ */
+async function guard(directory: PartDirectory, removeFolder: boolean): Promise<AsyncDisposable & { pid: number }> {
+  const warden = fileURLToPath(new URL("./engine-warden.ts", import.meta.url));
+  const shell = spawn(
+    "sh",
+    [
+      "-c",
+      'read -r word && exit 0; exec "$@"',
+      "sh",
+      process.execPath,
+      warden,
+      directory.path,
+      removeFolder ? "remove" : "keep",
+    ],
+    { stdio: ["pipe", "ignore", "ignore"], detached: true },
+  );
+  await once(shell, "spawn");
+  const closed = once(shell, "close");
+  return {
+    pid: shell.pid ?? 0,
+    async [Symbol.asyncDispose]() {
+      shell.stdin.end("done\n");
+      await closed;
+    },
+  };
+}
