@@ -1,4 +1,5 @@
 /** The three kinds: schemas to parse with, types, names, constants of conditions, limits of status texts. */
+export { CREATED_BY } from "./admission.ts";
 export * from "./conditions.ts";
 export type { KindDefinition, KindResource, PrinterColumn } from "./definition.ts";
 export {
@@ -18,7 +19,7 @@ export {
   VERSION,
   type VersionPointer,
 } from "./object.ts";
-export { InvalidQuantity, isQuantity, parseQuantity, type Quantity } from "./quantity.ts";
+export { InvalidQuantity, isQuantity, type Quantity, quantityToBytes, quantityToCpus } from "./quantity.ts";
 export {
   type NamespaceSelector,
   type NewRuntime,
@@ -60,6 +61,8 @@ export {
   type NewWorld,
   newWorldSchema,
   type PrunedVersion,
+  SourceMissing,
+  sourceOf,
   VERSION_REASONS,
   type VersionReason,
   WORLDS,
@@ -67,6 +70,7 @@ export {
   type WorldHolder,
   type WorldPending,
   type WorldRescue,
+  type WorldSource,
   type WorldSpec,
   type WorldStatus,
   type WorldVersion,

@@ -32,14 +32,20 @@ export class InvalidQuantity extends Error {
   }
 }
 
-/** The amount in base units: cores for CPU, bytes for memory (not rounded). Throws `InvalidQuantity`. */
-export function parseQuantity(value: Quantity): number {
+/** The amount in base units. Throws `InvalidQuantity`. */
+function parseQuantity(value: Quantity): number {
   if (typeof value === "number") return value;
   const [, digits, suffix, exponent] = SHAPE.exec(value) ?? [];
   if (digits === undefined) throw new InvalidQuantity(value);
   const factor = suffix === undefined ? 10 ** Number(exponent ?? 0) : (FACTORS[suffix] ?? Number.NaN);
   return Number(digits) * factor;
 }
+
+/** An amount of memory in bytes, rounded up to a whole one. Throws `InvalidQuantity`. */
+export const quantityToBytes = (value: Quantity): number => Math.ceil(parseQuantity(value));
+
+/** An amount of CPU in cores; 0.5 for `500m`. Throws `InvalidQuantity`. */
+export const quantityToCpus = (value: Quantity): number => parseQuantity(value);
 
 /** True for a quantity above zero. */
 export const isQuantity = (value: Quantity): boolean =>

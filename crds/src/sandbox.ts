@@ -15,6 +15,7 @@ import {
 import {
   type CelRule,
   count,
+  digest,
   exactlyOne,
   hasExactlyOne,
   listByKey,
@@ -204,7 +205,10 @@ const requestSchema = z.object({
     .object({
       ttlSeconds: seconds().exactOptional().describe("`Touch`: seconds from now. Unset: the session's ttl."),
       description: text(LIMITS.description).exactOptional().describe("`Snapshot`, `Close`: prose of the version."),
-      closePolicy: z.enum(["Snapshot", "Discard"]).exactOptional().describe("`Close`: instead of `spec.closePolicy`."),
+      discard: z
+        .enum(["Snapshot", "Discard"])
+        .exactOptional()
+        .describe("`Close`: what becomes of unsaved work, instead of `spec.closePolicy`."),
     })
     .exactOptional()
     .describe("Parameters of the verb."),
@@ -218,13 +222,33 @@ const operationSchema = z.object({
   verb: z.enum(["Hibernate", "Snapshot", "Close"]).describe("What is being done."),
   reason: word(64).describe("What caused it; becomes the version's reason."),
   stage: z
-    .enum(["Intended", "Frozen", "Captured", "Uploaded", "Manifested", "Verified"])
+    .enum(["Intended", "Frozen", "Captured", "Uploaded", "Manifested", "Verified", "Committed", "Discarded"])
     .describe("The last step that is done; the next pass goes on from here."),
+  outcome: z
+    .enum(["Snapshot", "Discard"])
+    .exactOptional()
+    .describe("`Discard`: it ends without a version. Unset: `Snapshot`."),
   since: time().describe("When it was intended."),
   attempts: count().describe("Attempts so far."),
   lastError: text(LIMITS.message).exactOptional().describe("What the last attempt failed on."),
   retryAt: time().exactOptional().describe("When the next attempt is due."),
   causedBy: causedBySchema.exactOptional().describe("Who caused it; absent when a deadline did."),
+  request: word(64).exactOptional().describe("Id of the request that asked for it; absent when none did."),
+  description: text(LIMITS.description).exactOptional().describe("Prose of the version. Unset: the one in force."),
+  version: count().exactOptional().describe("Number of the version it made; set from `Committed` on."),
+  digest: digest().exactOptional().describe("Digest of the version it made; set from `Committed` on."),
+});
+
+const endingSchema = z.object({
+  boot: count().describe("The boot that ended."),
+  reason: word(64).describe("PascalCase constant: why."),
+  outcome: z
+    .enum(["Published", "Discarded", "Lost", "Rescued"])
+    .describe(
+      "`Published`: its work is in a version that was read back. `Discarded`: dropped as asked for. `Lost`: the container was gone before it could be captured. `Rescued`: the stopped container is kept on its host.",
+    ),
+  message: text(LIMITS.message).describe("The same for a person."),
+  at: time().describe("When it had ended."),
 });
 
 const computeSchema = z.object({
@@ -255,6 +279,7 @@ export const sandboxStatusSchema = z.object({
   requests: listByKey(requestSchema, { max: LIMITS.requests, key: "id" })
     .exactOptional()
     .describe("Verbs asked for through the sessions API, with their answers; at most 16, answered ones make room."),
+  lastEnding: endingSchema.exactOptional().describe("How the last boot ended; absent while one runs."),
   lastSnapshot: z
     .object({
       version: count().describe("Number of the version."),

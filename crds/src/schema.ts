@@ -43,7 +43,9 @@ export const word = (max: number) => z.string().min(1).max(max);
  * refusal shows the expression and not the reason.
  */
 export function matching(pattern: RegExp, options: { max: number; message: string }) {
-  const cel = { rule: `self.matches(${celString(pattern.source)})`, message: options.message };
+  // RegExp.source writes / as \/, which a CEL reader need not see.
+  const expression = pattern.source.replaceAll("\\/", "/");
+  const cel = { rule: `self.matches(${celString(expression)})`, message: options.message };
   return rule(word(options.max), cel, (value) => pattern.test(value));
 }
 

@@ -107,6 +107,23 @@ export const worldSpecSchema = transition(
   },
 );
 
+/** The one source of a World. */
+export type WorldSource = { readonly kind: "Image"; readonly image: string };
+
+/** Thrown for a World without a source. The API server refuses one, so this object never was in it. */
+export class SourceMissing extends Error {
+  override readonly name = "SourceMissing";
+  constructor() {
+    super("spec.from names no source");
+  }
+}
+
+/** The source that is set. Throws `SourceMissing`. */
+export function sourceOf(spec: z.infer<typeof worldSpecSchema>): WorldSource {
+  if (spec.from.image === undefined) throw new SourceMissing();
+  return { kind: "Image", image: spec.from.image };
+}
+
 /** Why a version was made. A string in the schema, so that an older CRD accepts a newer operator's reason. */
 export const VERSION_REASONS = {
   Genesis: "Genesis",
@@ -134,6 +151,7 @@ export type Consistency = (typeof CONSISTENCIES)[keyof typeof CONSISTENCIES];
 const worldVersionSchema = z.object({
   version: count().describe("Number; 0 is the genesis. Gaps are legal: a number is used up by the attempt."),
   digest: digest().describe("Digest of the manifest."),
+  operation: word(64).describe("Id of the operation that made it; a retry finds its own version by it."),
   parent: digest().exactOptional().describe("Digest of the version it was made from; absent at the genesis."),
   sizeBytes: bytes().describe("Compressed bytes this version added to its parent."),
   totalBytes: bytes().describe("Compressed bytes of all its layers."),
@@ -186,7 +204,8 @@ const rescueSchema = z.object({
 const prunedVersionSchema = z.object({
   version: count().describe("Number of the version that was deleted."),
   digest: digest().describe("Digest it had."),
-  prunedAt: time().describe("When."),
+  prunedAt: time().describe("When it left `versions`."),
+  deletedAt: time().exactOptional().describe("When the registry confirmed the deletion; absent while it is due."),
   reason: word(128).describe("PascalCase constant: why."),
 });
 
