@@ -1,4 +1,4 @@
-import { readdir, readFile, rm, rmdir } from "node:fs/promises";
+import { readdir, readFile, rm, rmdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { defaultCacheDirectory } from "./binaries.ts";
 import { identify, isAlive, type ProcessIdentity } from "./directory.ts";
@@ -13,10 +13,41 @@ export interface EngineState {
   /** Cgroup that holds the cgroups of its containers, relative to each hierarchy. */
   cgroupParent: string;
   network: EngineNetwork;
+  /** Paths outside the engine's directory that dockerd makes and that were not there before. */
+  absentBefore: string[];
 }
 
 /** File of the state, below the engine's directory. */
 export const stateFile = "engine.json";
+
+/** What dockerd makes at compiled-in paths, children first. */
+const fixedPaths = ["/etc/docker/key.json", "/etc/docker", "/run/docker/plugins", "/run/docker"];
+
+/** Those of the fixed paths that are not there yet. */
+export async function absentFixedPaths(): Promise<string[]> {
+  const absent: string[] = [];
+  for (const path of fixedPaths) {
+    try {
+      await stat(path);
+    } catch (error) {
+      if (systemErrorCode(error) !== "ENOENT") throw error;
+      absent.push(path);
+    }
+  }
+  return absent;
+}
+
+async function removeFixedPaths(paths: readonly string[]): Promise<void> {
+  for (const path of paths) {
+    try {
+      await (path.endsWith(".json") ? rm(path) : rmdir(path));
+    } catch (error) {
+      // Somebody else has put something there since, or has removed it.
+      const code = systemErrorCode(error);
+      if (code !== "ENOENT" && code !== "ENOTEMPTY") throw error;
+    }
+  }
+}
 
 /** Folders below the engine's directory that dockerd fills. */
 export const engineFolders = { data: "data", exec: "exec" } as const;
@@ -33,6 +64,7 @@ export async function cleanEngine(directory: string, signal: AbortSignal): Promi
     await unmountBelow(directory, signal);
     await removeEngineNetwork(state.network, signal);
     await removeCgroups(state.cgroupParent);
+    await removeFixedPaths(state.absentBefore);
     for (const folder of Object.values(engineFolders)) {
       await rm(join(directory, folder), { recursive: true, force: true, maxRetries: 3 });
     }

@@ -26,16 +26,20 @@ const ipForwardFile = "/proc/sys/net/ipv4/ip_forward";
 /** Below /run: what it remembers ends with the boot. */
 const beforeFile = "/run/agent-worlds-network-before.json";
 
-/** Chooses a /20 of 10.0.0.0/8 that no address and no route of this machine touches, and makes the bridge. */
-export async function createEngineNetwork(id: string, signal: AbortSignal): Promise<EngineNetwork> {
-  await rememberMachine(signal);
+/** Chooses a /20 of 10.0.0.0/8 that no address and no route of this machine touches. */
+export async function chooseEngineNetwork(id: string, signal: AbortSignal): Promise<EngineNetwork> {
   const taken = `${await run(["ip", "route", "show", "table", "all"], { signal })}${await run(["ip", "addr"], { signal })}`;
   let network = candidate(id);
   while (new RegExp(`\\b10\\.${network.second}\\.`).test(taken)) network = candidate(id);
+  return network;
+}
+
+/** Makes the bridge, which dockerd wants to find. */
+export async function createEngineNetwork(network: EngineNetwork, signal: AbortSignal): Promise<void> {
+  await rememberMachine(signal);
   await run(["ip", "link", "add", "name", network.bridge, "type", "bridge"], { signal });
   await run(["ip", "addr", "add", network.bridgeAddress, "dev", network.bridge], { signal });
   await run(["ip", "link", "set", network.bridge, "up"], { signal });
-  return network;
 }
 
 function candidate(id: string): EngineNetwork {
@@ -105,6 +109,28 @@ function rules(saved: string): FilterRule[] {
     if (line.startsWith("-A ")) found.push({ table, args: line.slice(3).trim().split(" ") });
   }
   return found;
+}
+
+/**
+ * dockerd empties Docker's chains when it starts, those of other daemons included: puts back what was in `before`
+ * (an `iptables-save`) and is gone. Ours are told apart by what they name.
+ */
+export async function restoreOthersRules(before: string, signal: AbortSignal): Promise<void> {
+  const now = new Set(rules(await run(["iptables-save"], { signal })).map((rule) => JSON.stringify(rule)));
+  const lost = rules(before).filter((rule) => isLinkRule(rule) && !now.has(JSON.stringify(rule)));
+  // At the head of its chain each: the chains end in a RETURN. From the last to the first, so that the order stays.
+  for (const { table, args } of lost.reverse()) {
+    await run(["iptables", "--wait", "10", "--table", table, "--insert", ...args], { signal });
+  }
+}
+
+function isLinkRule(rule: FilterRule): boolean {
+  return mentionsDockerChain(rule) && rule.args.some((word) => word === "-i" || word === "-o" || word === "-d");
+}
+
+/** Every packet-filter rule of the machine, as `iptables-save` prints it. */
+export function packetFilter(signal: AbortSignal): Promise<string> {
+  return run(["iptables-save"], { signal });
 }
 
 async function rememberMachine(signal: AbortSignal): Promise<void> {

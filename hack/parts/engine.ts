@@ -4,11 +4,13 @@ import { once } from "node:events";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { defaultCacheDirectory } from "./binaries.ts";
 import { type PartDirectory, partDirectory } from "./directory.ts";
 import { callEngine, engineAnswers, expectSuccess } from "./engine-api.ts";
-import { cleanEngine, type EngineState, engineFolders, stateFile } from "./engine-cleanup.ts";
-import { createEngineNetwork } from "./engine-network.ts";
+import { absentFixedPaths, cleanEngine, type EngineState, engineFolders, stateFile } from "./engine-cleanup.ts";
+import { chooseEngineNetwork, createEngineNetwork, packetFilter, restoreOthersRules } from "./engine-network.ts";
 import { PartFailed } from "./errors.ts";
+import { withLock } from "./lock.ts";
 import { ensureProgram } from "./packages.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
 
@@ -81,14 +83,17 @@ async function startPrivateEngine(options: EngineOptions): Promise<Engine> {
   // A folder given again after a crash still holds what the crashed daemon left.
   await cleanEngine(directory.path, signal);
   const guarded = undo.use(await guard(directory, options.directory === undefined));
-  const id = randomBytes(4).toString("hex");
-  const network = await createEngineNetwork(id, signal);
-  const state: EngineState = { cgroupParent: `agent-worlds-${id}`, network };
-  await writeFile(join(directory.path, stateFile), JSON.stringify(state));
-  undo.defer(() => cleanEngine(directory.path, AbortSignal.timeout(60_000)));
   const dockerHost = `unix://${join(directory.path, "docker.sock")}`;
-  const daemon = undo.use(await launch(directory.path, state));
-  await daemon.ready((probe) => engineAnswers(dockerHost, probe), { timeoutMs: 60_000, signal });
+  undo.defer(() => cleanEngine(directory.path, AbortSignal.timeout(60_000)));
+  const daemon = undo.use(
+    await withLock(join(defaultCacheDirectory(), "engine-start.lock"), signal, async () => {
+      const rules = await packetFilter(signal);
+      const started = await launch(directory.path, await prepareState(directory.path, signal));
+      await started.ready((probe) => engineAnswers(dockerHost, probe), { timeoutMs: 60_000, signal });
+      await restoreOthersRules(rules, signal);
+      return started;
+    }),
+  );
   await expectOverlay(dockerHost, signal);
   const owned = undo.move();
   return {
@@ -100,6 +105,16 @@ async function startPrivateEngine(options: EngineOptions): Promise<Engine> {
       await emptyEngine(dockerHost, AbortSignal.timeout(30_000));
     },
   };
+}
+
+/** Written before the link is made, so that a crash in between leaves nothing that nobody knows of. */
+async function prepareState(directory: string, signal: AbortSignal): Promise<EngineState> {
+  const id = randomBytes(4).toString("hex");
+  const network = await chooseEngineNetwork(id, signal);
+  const state: EngineState = { cgroupParent: `agent-worlds-${id}`, network, absentBefore: await absentFixedPaths() };
+  await writeFile(join(directory, stateFile), JSON.stringify(state));
+  await createEngineNetwork(network, signal);
+  return state;
 }
 
 async function launch(directory: string, state: EngineState): Promise<RunningProcess> {
