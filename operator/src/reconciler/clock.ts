@@ -7,6 +7,16 @@ export interface Clock {
   now(): number;
   /** Resolves after `milliseconds`, or rejects with the signal's reason when it aborts first. */
   sleep(milliseconds: number, signal: AbortSignal): Promise<void>;
+  /**
+   * Milliseconds since some fixed moment, untouched when somebody sets the machine's clock: for durations and leases. A fake
+   * clock may leave it out; then `now` is used.
+   */
+  monotonic?(): number;
+}
+
+/** The time for measuring durations: see `Clock.monotonic`. */
+export function monotonicNow(clock: Clock): number {
+  return clock.monotonic?.() ?? clock.now();
 }
 
 /** `setTimeout` past 2^31−1 ms fires after 1 ms (measured on Node 24), so longer waits are cut and repeated. */
@@ -15,6 +25,7 @@ export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** The machine's clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
+  monotonic: () => performance.now(),
   async sleep(milliseconds, signal) {
     let left = milliseconds;
     do {
