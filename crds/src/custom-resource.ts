@@ -59,7 +59,6 @@ export function objectSchema(definition: KindDefinition): SchemaNode {
       {
         rule: "self.metadata.name.size() <= 63",
         message: `the name of a ${definition.kind} must have at most 63 characters`,
-        fieldPath: ".metadata.name",
       },
     ],
   };

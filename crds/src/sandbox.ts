@@ -66,7 +66,7 @@ const environmentVariableSchema = rule(
  * or removed.
  */
 const immutable = (field: string): CelRule => ({
-  rule: `self.?${field} == oldSelf.?${field}`,
+  rule: `has(self.${field}) ? has(oldSelf.${field}) && self.${field} == oldSelf.${field} : !has(oldSelf.${field})`,
   message: `${field} cannot be set, changed or removed after creation: create another Sandbox`,
   fieldPath: `.${field}`,
   reason: "FieldValueForbidden",
