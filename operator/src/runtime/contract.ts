@@ -35,15 +35,16 @@ export interface ComputeOwner {
 export const computeName = (owner: Pick<ComputeOwner, "sandboxUid" | "boot">): string =>
   `aw-${owner.sandboxUid}-${owner.boot}`;
 
-/** Everything needed to make one session's container. */
+/**
+ * Everything needed to make one session's container. The session's environment is not among it: it is given to each exec,
+ * because an engine writes a container's environment into the config of every commit (DESIGN §4.8).
+ */
 export interface ComputeSpec {
   readonly owner: ComputeOwner;
   /** `repository@sha256:…` as the host names it. */
   readonly image: string;
   /** Credentials for pulling `image`; used for the pull only, never enter the container. */
   readonly pullCredentials?: RegistryLogin;
-  /** Environment of the session's commands. Lives in the container's config, never in a published version. */
-  readonly env: Readonly<Record<string, string>>;
   readonly limits: ComputeLimits;
   readonly isolation: Isolation;
 }
@@ -79,7 +80,7 @@ export type ObservedCompute =
 
 export interface ExecRequest {
   readonly command: readonly string[];
-  /** Added to the session's environment. Travels in the request body, never in argv. */
+  /** Session environment and the command's own, merged by the caller. Travels in the request body, never in argv. */
   readonly env?: Readonly<Record<string, string>>;
   /** Default: the image's working directory. */
   readonly workingDir?: string;

@@ -1,0 +1,41 @@
+/** The installation's own registry: where every World's repository lives, and under which name hosts know it. */
+import type { RegistryClient, RegistryLogin } from "./contract.ts";
+
+export interface InstallationRegistry {
+  readonly client: RegistryClient;
+  readonly login: RegistryLogin | undefined;
+  /** `host[:port]` as the operator names it. */
+  readonly host: string;
+  /** First path component of every repository. */
+  readonly prefix: string;
+  /** `host/repository` as the operator and `World.status` name it. */
+  asWeNameIt(repository: string): string;
+  /** `host/repository` as container hosts name it (`registry.pullAs`). */
+  asHostsNameIt(repository: string): string;
+}
+
+export function installationRegistry(options: {
+  client: RegistryClient;
+  /** `host[:port]` under which hosts pull and push; absent: the operator's own name. */
+  pullAs?: string;
+  prefix: string;
+}): InstallationRegistry {
+  const host = new URL(options.client.endpoint.url).host;
+  const hostsName = options.pullAs ?? host;
+  return {
+    client: options.client,
+    login: options.client.endpoint.login,
+    host,
+    prefix: options.prefix,
+    asWeNameIt: (repository) => `${host}/${repository}`,
+    asHostsNameIt: (repository) => `${hostsName}/${repository}`,
+  };
+}
+
+/** `<prefix>/<installation>/<namespace>/<world>-<first 8 of the UID>`: a World of the same name is a stranger. */
+export function worldRepository(
+  prefix: string,
+  owner: { installation: string; namespace: string; world: string; uid: string },
+): string {
+  return `${prefix}/${owner.installation}/${owner.namespace}/${owner.world}-${owner.uid.slice(0, 8)}`;
+}

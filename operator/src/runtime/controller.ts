@@ -1,0 +1,187 @@
+/** The Runtime controller: probes hosts, publishes what they can do, sweeps what nobody accounts for. */
+import type { Runtime, RuntimeRescue, Sandbox } from "@agentworlds/crds";
+import type { ResourceClient } from "../kube/contract.ts";
+import { isConflict, isNotFound } from "../kube/errors.ts";
+import type { Log } from "../reconciler/log.ts";
+import { mergePatchBetween } from "../reconciler/patch.ts";
+import { type PassOutcome, type Phase, runPhases } from "../reconciler/phases.ts";
+import {
+  CONTINUE,
+  type PhaseResult,
+  type Reconcile,
+  type ReconcileContext,
+  type ReconcileResult,
+  STOP,
+} from "../reconciler/reconcile.ts";
+import type { DriverPool } from "./driver-pool.ts";
+import { RuntimeError } from "./errors.ts";
+import type { RuntimeRescues } from "./rescues.ts";
+import { deriveRuntimeStatus, type HostProbe } from "./status.ts";
+import { sweepHost } from "./sweep.ts";
+
+export interface RuntimeDependencies {
+  readonly installation: string;
+  readonly runtimes: { get(key: string): Runtime | undefined };
+  readonly sandboxes: { list(): readonly Sandbox[] };
+  readonly runtimeClient: ResourceClient<Runtime>;
+  readonly sandboxClient: ResourceClient<Sandbox>;
+  readonly drivers: DriverPool;
+  readonly rescues: RuntimeRescues;
+  /** Called for every rescue whose time is over, so that its World is no longer held by it. */
+  readonly forgetRescue: (rescue: RuntimeRescue, signal: AbortSignal) => Promise<void>;
+  /** `host/prefix/installation` of version images, as the hosts name it. */
+  readonly imagePrefix: string;
+  readonly log: Log;
+}
+
+interface RuntimeScope {
+  readonly dependencies: RuntimeDependencies;
+  readonly context: ReconcileContext;
+  /** The object as last read or written in this pass. */
+  runtime: Runtime;
+  /** Set by `probe`. */
+  probes: readonly HostProbe[];
+  /** Set by `sweep`: rescues whose container was removed. */
+  over: readonly RuntimeRescue[];
+}
+
+/** Always present: it must be there before the first session is, and a Runtime cannot know of that moment. */
+export const RUNTIME_FINALIZER = "agentworlds.dev/runtime";
+
+/** Hosts are asked this often. */
+const PROBE_EVERY_MS = 30_000;
+const PROBE_DEADLINE_MS = 10_000;
+/** Containers and images are looked through this often, and when the leader starts. */
+const SWEEP_EVERY_MS = 600_000;
+
+export function reconcileRuntimes(dependencies: RuntimeDependencies): Reconcile {
+  const sweptAt = new Map<string, number>();
+
+  async function sweep(scope: RuntimeScope): Promise<PhaseResult> {
+    const { name } = scope.runtime.metadata;
+    const now = scope.context.clock.now();
+    if (now - (sweptAt.get(name) ?? Number.NEGATIVE_INFINITY) < SWEEP_EVERY_MS) return CONTINUE;
+    for (const probed of scope.probes) if ("facts" in probed) await sweepOne(scope, probed.name);
+    sweptAt.set(name, now);
+    return CONTINUE;
+  }
+
+  /** The life of a Runtime, in order. */
+  const phases: readonly Phase<RuntimeScope>[] = [
+    keepFinalizer, // holds a deleted Runtime while compute exists there, bounded
+    probe, // what each host says
+    sweep, // orphans quarantined, rescues that are over removed, images beyond the cache removed
+  ];
+
+  return async (key, context) => {
+    const runtime = dependencies.runtimes.get(key);
+    if (!runtime) {
+      sweptAt.delete(key);
+      return {};
+    }
+    const scope: RuntimeScope = { dependencies, context, runtime, probes: [], over: [] };
+    return runPhases({ phases, scope, context, finish: summarise });
+  };
+}
+
+async function keepFinalizer(scope: RuntimeScope): Promise<PhaseResult> {
+  const { metadata, spec, status } = scope.runtime;
+  if (!metadata.deletionTimestamp) {
+    await setFinalizer(scope, true);
+    return CONTINUE;
+  }
+  const inUse =
+    (status?.rescues ?? []).length > 0 ||
+    scope.dependencies.sandboxes.list().some((sandbox) => sandbox.status?.compute?.runtime === metadata.name);
+  const boundAt = Date.parse(metadata.deletionTimestamp) + (spec.rescueSeconds ?? 86_400) * 1000;
+  if (inUse && scope.context.clock.now() < boundAt) return CONTINUE;
+  await setFinalizer(scope, false);
+  return STOP;
+}
+
+async function setFinalizer(scope: RuntimeScope, present: boolean): Promise<void> {
+  const { name, resourceVersion, finalizers = [] } = scope.runtime.metadata;
+  if (finalizers.includes(RUNTIME_FINALIZER) === present) return;
+  try {
+    scope.runtime = await scope.dependencies.runtimeClient.patch(
+      { name },
+      {
+        metadata: {
+          resourceVersion,
+          finalizers: present
+            ? [...finalizers, RUNTIME_FINALIZER]
+            : finalizers.filter((finalizer) => finalizer !== RUNTIME_FINALIZER),
+        },
+      },
+      { signal: scope.context.signal },
+    );
+  } catch (error) {
+    if (present || !isNotFound(error)) throw error;
+  }
+}
+
+async function probe(scope: RuntimeScope): Promise<PhaseResult> {
+  const { name } = scope.runtime.metadata;
+  const hosts = scope.runtime.spec.docker?.hosts ?? [];
+  const signal = AbortSignal.any([scope.context.signal, AbortSignal.timeout(PROBE_DEADLINE_MS)]);
+  scope.probes = await Promise.all(
+    hosts.map(async (host): Promise<HostProbe> => {
+      try {
+        const driver = await scope.dependencies.drivers.driverFor(name, host.name, signal);
+        return { name: host.name, facts: await driver.probe(signal) };
+      } catch (error) {
+        scope.context.signal.throwIfAborted();
+        if (error instanceof RuntimeError) return { name: host.name, problem: error.message };
+        if (signal.aborted) return { name: host.name, problem: `no answer within ${PROBE_DEADLINE_MS / 1000} s` };
+        throw error;
+      }
+    }),
+  );
+  return CONTINUE;
+}
+
+async function sweepOne(scope: RuntimeScope, host: string): Promise<void> {
+  const { dependencies, runtime, context } = scope;
+  const driver = await dependencies.drivers.driverFor(runtime.metadata.name, host, context.signal);
+  const over = await sweepHost({
+    runtime,
+    host,
+    driver,
+    installation: dependencies.installation,
+    sandboxes: dependencies.sandboxClient,
+    rescues: dependencies.rescues,
+    now: context.clock.now(),
+    log: dependencies.log,
+    signal: context.signal,
+  });
+  for (const rescue of over) await dependencies.forgetRescue(rescue, context.signal);
+  scope.over = [...scope.over, ...over];
+  const removed = await driver.pruneImages(
+    { repositoryPrefix: dependencies.imagePrefix, keep: runtime.spec.imageCache?.keepImages ?? 10 },
+    context.signal,
+  );
+  if (removed.length > 0) dependencies.log.info({ host, removed }, "version images left the host's cache");
+}
+
+async function summarise(scope: RuntimeScope, outcome: PassOutcome): Promise<ReconcileResult> {
+  const { dependencies, context } = scope;
+  if (outcome.kind === "stopped" || context.signal.aborted) return {};
+  if (outcome.kind === "failed" && isConflict(outcome.error)) return {};
+  const { runtime } = scope;
+  const derived = deriveRuntimeStatus(runtime, {
+    probes: scope.probes,
+    sandboxes: dependencies.sandboxes.list(),
+    now: context.clock.now(),
+  });
+  const over = new Set(scope.over.map((rescue) => rescue.operation));
+  const rescues = derived.rescues?.filter((rescue) => !over.has(rescue.operation));
+  const patch = mergePatchBetween({ ...runtime.status }, { ...derived, ...(rescues === undefined ? {} : { rescues }) });
+  if (patch) {
+    scope.runtime = await dependencies.runtimeClient.patchStatus(
+      { name: runtime.metadata.name },
+      { metadata: { resourceVersion: runtime.metadata.resourceVersion }, status: patch },
+      { signal: context.signal },
+    );
+  }
+  return { requeueAfterMs: PROBE_EVERY_MS };
+}

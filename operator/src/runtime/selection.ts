@@ -1,0 +1,112 @@
+/** Which Runtime a session uses, and why not: pure decisions over the Runtimes that exist. There is never a fallback. */
+import type { Runtime } from "@agentworlds/crds";
+
+export type RuntimeVerdict =
+  | { readonly kind: "found"; readonly runtime: Runtime }
+  | {
+      readonly kind: "missing";
+      readonly reason:
+        | "RuntimeNotFound"
+        | "NoDefaultRuntime"
+        | "SeveralDefaultRuntimes"
+        | "RuntimeNotAllowed"
+        | "RuntimeDeleting";
+      readonly message: string;
+      readonly remediation: string;
+    };
+
+export interface RuntimeWish {
+  /** `spec.runtime.name` of the Sandbox, else of the World. */
+  readonly name: string | undefined;
+  readonly namespace: string;
+  readonly namespaceLabels: Readonly<Record<string, string>>;
+}
+
+export function selectRuntime(runtimes: readonly Runtime[], wish: RuntimeWish): RuntimeVerdict {
+  const named = wish.name === undefined ? selectDefault(runtimes) : selectByName(runtimes, wish.name);
+  if (named.kind === "missing") return named;
+  const { runtime } = named;
+  if (runtime.metadata.deletionTimestamp) {
+    return {
+      kind: "missing",
+      reason: "RuntimeDeleting",
+      message: `Runtime ${runtime.metadata.name} is being deleted`,
+      remediation: "name another Runtime in spec.runtime",
+    };
+  }
+  if (!isNamespaceAllowed(runtime, wish.namespaceLabels)) {
+    return {
+      kind: "missing",
+      reason: "RuntimeNotAllowed",
+      message: `Runtime ${runtime.metadata.name} may not be used from namespace ${wish.namespace}`,
+      remediation: "name another Runtime in spec.runtime, or ask its owner to widen spec.namespaces",
+    };
+  }
+  return named;
+}
+
+function selectByName(runtimes: readonly Runtime[], name: string): RuntimeVerdict {
+  const runtime = runtimes.find((candidate) => candidate.metadata.name === name);
+  if (runtime) return { kind: "found", runtime };
+  return {
+    kind: "missing",
+    reason: "RuntimeNotFound",
+    message: `Runtime ${name} does not exist`,
+    remediation: "create it, or name another in spec.runtime",
+  };
+}
+
+function selectDefault(runtimes: readonly Runtime[]): RuntimeVerdict {
+  const defaults = runtimes.filter(
+    (runtime) => runtime.spec.selection === "Default" && !runtime.metadata.deletionTimestamp,
+  );
+  const [first, second] = defaults;
+  if (first && !second) return { kind: "found", runtime: first };
+  if (!first) {
+    return {
+      kind: "missing",
+      reason: "NoDefaultRuntime",
+      message: "no Runtime is named and none has selection: Default",
+      remediation: "name one in spec.runtime, or set spec.selection: Default on one Runtime",
+    };
+  }
+  return {
+    kind: "missing",
+    reason: "SeveralDefaultRuntimes",
+    message: `several Runtimes have selection: Default: ${defaults.map((runtime) => runtime.metadata.name).join(", ")}`,
+    remediation: "name one in spec.runtime, or leave selection: Default on one Runtime only",
+  };
+}
+
+/** An absent selector allows every namespace; an empty one, as everywhere in Kubernetes, too. */
+export function isNamespaceAllowed(runtime: Runtime, labels: Readonly<Record<string, string>>): boolean {
+  const selector = runtime.spec.namespaces;
+  if (!selector) return true;
+  const matchesLabels = Object.entries(selector.matchLabels ?? {}).every(([key, value]) => labels[key] === value);
+  const matchesExpressions = (selector.matchExpressions ?? []).every((expression) => {
+    const value = labels[expression.key];
+    const values = expression.values ?? [];
+    switch (expression.operator) {
+      case "In":
+        return value !== undefined && values.includes(value);
+      case "NotIn":
+        return value === undefined || !values.includes(value);
+      case "Exists":
+        return value !== undefined;
+      case "DoesNotExist":
+        return value === undefined;
+      default:
+        return false;
+    }
+  });
+  return matchesLabels && matchesExpressions;
+}
+
+/** The host with the fewest sessions among the reachable ones; the name decides a tie, so that a retry picks the same. */
+export function selectHost(runtime: Runtime, sessionsByHost: ReadonlyMap<string, number>): string | undefined {
+  const configured = new Set(runtime.spec.docker?.hosts.map((host) => host.name));
+  const reachable = (runtime.status?.hosts ?? [])
+    .filter((host) => host.state === "Reachable" && configured.has(host.name))
+    .map((host) => host.name);
+  return reachable.sort((a, b) => (sessionsByHost.get(a) ?? 0) - (sessionsByHost.get(b) ?? 0) || a.localeCompare(b))[0];
+}

@@ -1,0 +1,130 @@
+/** The Runtime's status from one round of probes: pure. */
+import type { Platform, Runtime, RuntimeHostStatus, RuntimeStatus, Sandbox } from "@agentworlds/crds";
+import { clip, LIMITS } from "@agentworlds/crds";
+import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
+import type { HostFacts } from "./contract.ts";
+
+/** What one host answered. */
+export type HostProbe =
+  | { readonly name: string; readonly facts: HostFacts }
+  | { readonly name: string; readonly problem: string };
+
+export function deriveRuntimeStatus(
+  runtime: Runtime,
+  input: { readonly probes: readonly HostProbe[]; readonly sandboxes: readonly Sandbox[]; readonly now: number },
+): RuntimeStatus {
+  const name = runtime.metadata.name;
+  const sessions = input.sandboxes.filter((sandbox) => sandbox.status?.compute?.runtime === name);
+  const hosts = input.probes.map((probe) => hostStatus(probe, sessions));
+  const reachable = input.probes.flatMap((probe) => ("facts" in probe ? [probe.facts] : []));
+  const platform = onlyPlatform(reachable);
+  const total = runtime.spec.capacity?.maxSandboxes ?? 20;
+  const before = runtime.status;
+  return {
+    observedGeneration: runtime.metadata.generation ?? 0,
+    conditions: mergeConditions(
+      before?.conditions,
+      deriveConditions(runtime, { hosts, platform, reachable, sessions }),
+      input.now,
+    ),
+    hosts,
+    hostsReachable: `${reachable.length}/${hosts.length}`,
+    capacity: { total, used: sessions.length },
+    // What was known of a Runtime whose hosts are all silent stays: its sessions go on when a host answers again.
+    ...(reachable.length > 0 ? factsOf(reachable, platform) : keptFacts(before)),
+    ...(before?.rescues ? { rescues: before.rescues } : {}),
+  };
+}
+
+function hostStatus(probe: HostProbe, sessions: readonly Sandbox[]): RuntimeHostStatus {
+  const used = sessions.filter((sandbox) => sandbox.status?.compute?.host === probe.name).length;
+  if (!("facts" in probe)) {
+    return { name: probe.name, state: "Unreachable", message: clip(probe.problem, LIMITS.message), used };
+  }
+  const { version, platform, capabilities } = probe.facts;
+  return { name: probe.name, state: "Reachable", version, platform, capabilities: [...capabilities], used };
+}
+
+const factsOf = (reachable: readonly HostFacts[], platform: Platform | undefined) => ({
+  capabilities: commonCapabilities(reachable),
+  version: reachable.map((facts) => facts.version).sort(byVersion)[0] ?? "",
+  ...(platform === undefined ? {} : { platform }),
+});
+
+function keptFacts(before: RuntimeStatus | undefined): Pick<RuntimeStatus, "capabilities" | "version" | "platform"> {
+  const { capabilities, version, platform } = before ?? {};
+  return {
+    ...(capabilities === undefined ? {} : { capabilities }),
+    ...(version === undefined ? {} : { version }),
+    ...(platform === undefined ? {} : { platform }),
+  };
+}
+
+/** What every reachable host can do: a session may land on any of them. */
+function commonCapabilities(reachable: readonly HostFacts[]): string[] {
+  const [first, ...others] = reachable;
+  return (first?.capabilities ?? [])
+    .filter((capability) => others.every((facts) => facts.capabilities.includes(capability)))
+    .sort();
+}
+
+function onlyPlatform(reachable: readonly HostFacts[]): Platform | undefined {
+  const platforms = new Set(reachable.map((facts) => facts.platform));
+  return platforms.size === 1 ? reachable[0]?.platform : undefined;
+}
+
+function byVersion(a: string, b: string): number {
+  return a.localeCompare(b, "en", { numeric: true });
+}
+
+function deriveConditions(
+  runtime: Runtime,
+  found: {
+    readonly hosts: readonly RuntimeHostStatus[];
+    readonly reachable: readonly HostFacts[];
+    readonly platform: Platform | undefined;
+    readonly sessions: readonly Sandbox[];
+  },
+): DerivedCondition[] {
+  const observedGeneration = runtime.metadata.generation ?? 0;
+  const silent = found.hosts.filter((host) => host.state === "Unreachable");
+  const names = silent.map((host) => `${host.name} (${host.message})`).join("; ");
+  const homeless = found.sessions.filter(
+    (sandbox) => !found.hosts.some((host) => host.name === sandbox.status?.compute?.host),
+  );
+  const ready = readiness(runtime, found, names);
+  const conditions: DerivedCondition[] = [{ type: "Ready", ...ready, observedGeneration }];
+  if (homeless.length > 0) {
+    conditions.push({
+      type: "Available",
+      status: "False",
+      reason: "HostInUse",
+      message: `sessions on hosts that left spec.docker.hosts wait for them: ${homeless.map((sandbox) => `${sandbox.metadata.namespace}/${sandbox.metadata.name} on ${sandbox.status?.compute?.host}`).join(", ")}`,
+      observedGeneration,
+    });
+  } else {
+    conditions.push({
+      type: "Available",
+      ...(silent.length === 0
+        ? { status: "True", reason: "AllHostsReachable", message: `${found.hosts.length} hosts answer` }
+        : { status: "False", reason: "SomeHostsUnreachable", message: names }),
+      observedGeneration,
+    });
+  }
+  return conditions;
+}
+
+function readiness(
+  runtime: Runtime,
+  found: { readonly reachable: readonly HostFacts[]; readonly platform: Platform | undefined },
+  silentHosts: string,
+): Pick<DerivedCondition, "status" | "reason" | "message"> {
+  if (found.reachable.length === 0) return { status: "False", reason: "NoHostReachable", message: silentHosts };
+  if (found.platform === undefined) {
+    return { status: "False", reason: "PlatformsDiffer", message: "the hosts of one Runtime must have one platform" };
+  }
+  if (runtime.spec.scheduling === "Cordoned") {
+    return { status: "True", reason: "Cordoned", message: "takes no new sessions; those that run go on" };
+  }
+  return { status: "True", reason: "Available", message: `${found.platform}, takes sessions` };
+}

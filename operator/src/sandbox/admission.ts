@@ -1,0 +1,133 @@
+/** Who may boot now: pure checks against what exists, and the desk where hold and slot are taken together. */
+import type { Runtime, Sandbox } from "@agentworlds/crds";
+import type { Capability } from "../runtime/contract.ts";
+
+/** What a session needs of its Runtime. */
+export interface SessionNeeds {
+  readonly saves: boolean;
+  readonly platform: string | undefined;
+  readonly cpu: boolean;
+  readonly memory: boolean;
+}
+
+export type RuntimeCheck =
+  | { readonly kind: "fits" }
+  | { readonly kind: "waits"; readonly reason: string; readonly message: string; readonly remediation: string }
+  | { readonly kind: "refused"; readonly reason: string; readonly message: string; readonly remediation: string };
+
+/** A missing capability, another platform: refused by name. A cordon or a silent host: it heals, so the session waits. */
+export function checkRuntime(runtime: Runtime, needs: SessionNeeds): RuntimeCheck {
+  const name = runtime.metadata.name;
+  if (runtime.spec.scheduling === "Cordoned") {
+    return {
+      kind: "waits",
+      reason: "RuntimeCordoned",
+      message: `Runtime ${name} takes no new sessions`,
+      remediation: "wait until spec.scheduling is Enabled again, or name another Runtime",
+    };
+  }
+  const platform = runtime.status?.platform;
+  if (platform === undefined) {
+    return {
+      kind: "waits",
+      reason: "RuntimeNotReady",
+      message: `no host of Runtime ${name} has answered yet`,
+      remediation: "see the Runtime's conditions",
+    };
+  }
+  if (needs.platform !== undefined && needs.platform !== platform) {
+    return {
+      kind: "refused",
+      reason: "PlatformMismatch",
+      message: `the World is ${needs.platform}, Runtime ${name} is ${platform}`,
+      remediation: "name a Runtime of the World's platform",
+    };
+  }
+  const missing = wantedCapabilities(runtime, needs).filter(
+    (capability) => !runtime.status?.capabilities?.includes(capability),
+  );
+  if (missing.length > 0) {
+    return {
+      kind: "refused",
+      reason: "CapabilityMissing",
+      message: `Runtime ${name} lacks ${missing.join(", ")}`,
+      remediation: "name a Runtime that has it, or ask for less",
+    };
+  }
+  return { kind: "fits" };
+}
+
+function wantedCapabilities(runtime: Runtime, needs: SessionNeeds): Capability[] {
+  const { isolation } = runtime.spec;
+  const wanted: [Capability, boolean][] = [
+    ["exec", true],
+    ["freeze", needs.saves],
+    ["commit", needs.saves],
+    ["cpuLimit", needs.cpu || isolation?.cpu !== undefined],
+    ["memoryLimit", needs.memory || isolation?.memory !== undefined],
+    ["pidsLimit", true],
+    ["isolatedNetwork", isolation?.network !== "None"],
+    ["ociRuntime", isolation?.ociRuntime !== undefined],
+  ];
+  return wanted.filter(([, needed]) => needed).map(([capability]) => capability);
+}
+
+/** Sessions by host of one Runtime, from the recorded compute of every Sandbox. */
+export function sessionsByHost(sandboxes: readonly Sandbox[], runtime: string): Map<string, number> {
+  const byHost = new Map<string, number>();
+  for (const { status } of sandboxes) {
+    if (status?.compute?.runtime !== runtime) continue;
+    byHost.set(status.compute.host, (byHost.get(status.compute.host) ?? 0) + 1);
+  }
+  return byHost;
+}
+
+/** A slot given out whose Sandbox the cache does not show yet. */
+interface GivenSlot {
+  readonly runtime: string;
+  readonly host: string;
+  readonly boot: number;
+}
+
+/**
+ * One desk per leader: admissions happen one after another, so that two sessions never count the same free slot. A slot
+ * given out counts at once, not when the cache has caught up.
+ */
+export class AdmissionDesk {
+  readonly #given = new Map<string, GivenSlot>();
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** Runs `admit` when every earlier admission has ended. */
+  async inTurn<R>(admit: () => Promise<R>): Promise<R> {
+    const before = this.#last;
+    const turn = (async () => {
+      await Promise.allSettled([before]);
+      return admit();
+    })();
+    this.#last = turn;
+    return turn;
+  }
+
+  /** Sessions by host, the ones just admitted included. */
+  occupancy(sandboxes: readonly Sandbox[], runtime: string): Map<string, number> {
+    const byHost = sessionsByHost(sandboxes, runtime);
+    for (const sandbox of sandboxes) {
+      const given = this.#given.get(sandbox.metadata.uid);
+      if (!given) continue;
+      const seen = (sandbox.status?.boot ?? 0) >= given.boot;
+      if (seen) this.#given.delete(sandbox.metadata.uid);
+      else if (given.runtime === runtime) byHost.set(given.host, (byHost.get(given.host) ?? 0) + 1);
+    }
+    return byHost;
+  }
+
+  /** Counts a slot as taken from now on. */
+  give(sandboxUid: string, slot: GivenSlot): void {
+    this.#given.set(sandboxUid, slot);
+  }
+
+  /** Takes back a slot whose boot was never recorded. */
+  takeBack(sandboxUid: string): void {
+    this.#given.delete(sandboxUid);
+  }
+}

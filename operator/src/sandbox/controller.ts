@@ -1,0 +1,84 @@
+/** The Sandbox controller: one documented scope, ordered phases, one deferred status write. */
+import type { SandboxStatus } from "@agentworlds/crds";
+import { isConflict, isNotFound } from "../kube/errors.ts";
+import { mergePatchBetween } from "../reconciler/patch.ts";
+import { type PassOutcome, type Phase, runPhases } from "../reconciler/phases.ts";
+import { Terminal, Waiting } from "../reconciler/policy.ts";
+import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
+import { creatorOf } from "../world/creator.ts";
+import { explain } from "../world/status.ts";
+import { admit } from "./phases/admit.ts";
+import { hibernate } from "./phases/hibernate.ts";
+import { provision } from "./phases/provision.ts";
+import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
+import { judge, observe, resolveWorld } from "./phases/resolve.ts";
+import { watchDeadline } from "./phases/watch-deadline.ts";
+import { recordProgress, SandboxGone } from "./record.ts";
+import type { SandboxDependencies, SandboxScope } from "./scope.ts";
+import { deriveSandboxStatus } from "./status.ts";
+
+/** The life of a Sandbox, in order. Each phase either finds nothing to do, acts once, or says when to come back. */
+const phases: readonly Phase<SandboxScope>[] = [
+  resolveWorld, // which World; is it still the one this session booted from
+  observe, // what the host says of the container
+  rescueOverdue, // a silent host may not hold a deletion for ever
+  judge, // the one decision: boot, run, snapshot, end, lost, asleep, finished
+  acknowledgeLoss, // the container is gone: say so
+  closeAsleep, // a close of a session that does not run
+  admit, // World held and slot taken, in one pass or neither
+  provision, // compute exists, exactly once, and answers; the clock starts
+  hibernate, // intend → freeze → capture → upload → publish → verify
+  release, // compute gone, hold ended, requests answered
+  cleanUp, // finalizer off; a closed Sandbox goes after its time
+  watchDeadline, // when to look again
+];
+
+export function reconcileSandboxes(dependencies: SandboxDependencies): Reconcile {
+  return async (key, context) => {
+    const sandbox = dependencies.sandboxes.get(key);
+    if (!sandbox) return {};
+    const scope: SandboxScope = {
+      dependencies,
+      context,
+      sandbox,
+      createdBy: creatorOf(sandbox),
+      worldEnding: false,
+      savesNothing: false,
+      goal: { kind: "asleep" },
+    };
+    return runPhases({ phases, scope, context, finish: summarise });
+  };
+}
+
+async function summarise(scope: SandboxScope, outcome: PassOutcome): Promise<ReconcileResult> {
+  const failure = outcome.kind === "failed" ? outcome.error : undefined;
+  // A stale object, a lost lease or an object that is gone is no finding about the session.
+  if (isConflict(failure) || failure instanceof SandboxGone || scope.context.signal.aborted) return {};
+  if (scope.sandbox.metadata.deletionTimestamp && !scope.sandbox.metadata.finalizers?.length) return {};
+  const before = scope.sandbox;
+  try {
+    await recordProgress(scope, (sandbox) => {
+      const status: SandboxStatus = sandbox.status ?? { observedGeneration: -1 };
+      const derived = deriveSandboxStatus(sandbox, { failure, now: scope.context.clock.now() });
+      return mergePatchBetween(status, { ...status, ...derived });
+    });
+  } catch (error) {
+    if (error instanceof SandboxGone || isNotFound(error)) return {};
+    throw error;
+  }
+  const explained = explain(failure);
+  const isNew = before.metadata.resourceVersion !== scope.sandbox.metadata.resourceVersion;
+  if (explained && isNew) {
+    const isExpected = failure instanceof Waiting || failure instanceof Terminal;
+    scope.dependencies.announce(
+      { kind: "Sandbox", object: scope.sandbox },
+      {
+        type: "Warning",
+        reason: isExpected ? explained.reason : "ReconcileFailed",
+        action: "Reconcile",
+        message: explained.message,
+      },
+    );
+  }
+  return {};
+}

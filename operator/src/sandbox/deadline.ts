@@ -1,0 +1,48 @@
+/**
+ * Deadlines as pure decisions (DESIGN §4.4). Stored, absolute, in epoch milliseconds; they move only by these rules.
+ */
+
+export interface Deadline {
+  /** When the session ends unless touched; undefined while it is not Ready. */
+  readonly expiresAt: number | undefined;
+  /** When it ends even if touched. */
+  readonly lifetimeEndsAt: number | undefined;
+}
+
+/** What the deadline says about a session now. */
+export type DeadlineVerdict =
+  | { readonly kind: "notStarted" }
+  | { readonly kind: "alive"; readonly wakeInMs: number }
+  | { readonly kind: "expired"; readonly by: "deadline" | "lifetime" };
+
+export function judgeDeadline(deadline: Deadline, now: number): DeadlineVerdict {
+  const { expiresAt, lifetimeEndsAt } = deadline;
+  if (expiresAt === undefined) return { kind: "notStarted" };
+  if (lifetimeEndsAt !== undefined && now >= lifetimeEndsAt) return { kind: "expired", by: "lifetime" };
+  if (now >= expiresAt) return { kind: "expired", by: "deadline" };
+  return { kind: "alive", wakeInMs: Math.min(expiresAt, lifetimeEndsAt ?? expiresAt) - now };
+}
+
+/** The deadlines of a boot that became Ready at `now`. */
+export function startDeadline(
+  session: { ttlMs: number; maxLifetimeMs: number },
+  now: number,
+): { expiresAt: number; lifetimeEndsAt: number } {
+  const lifetimeEndsAt = now + session.maxLifetimeMs;
+  return { expiresAt: Math.min(now + session.ttlMs, lifetimeEndsAt), lifetimeEndsAt };
+}
+
+/** Time to live and longest life of a session: the Sandbox's wish, else the World's, else the defaults of DESIGN §3. */
+export function sessionDurations(
+  sandbox: { ttlSeconds?: number | undefined; maxLifetimeSeconds?: number | undefined },
+  world: { ttlSeconds?: number | undefined; maxLifetimeSeconds?: number | undefined } | undefined,
+): { ttlMs: number; maxLifetimeMs: number } {
+  const maxLifetimeMs = (sandbox.maxLifetimeSeconds ?? world?.maxLifetimeSeconds ?? 14_400) * 1000;
+  const ttlMs = (sandbox.ttlSeconds ?? world?.ttlSeconds ?? 900) * 1000;
+  return { ttlMs: Math.min(ttlMs, maxLifetimeMs), maxLifetimeMs };
+}
+
+/** Back-off of a failing snapshot, kept in status so that it survives a restart: 2 s doubling to 5 min. */
+export function snapshotBackoffMs(attempts: number): number {
+  return Math.min(2_000 * 2 ** Math.max(0, attempts - 1), 300_000);
+}

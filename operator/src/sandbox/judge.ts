@@ -1,0 +1,139 @@
+/**
+ * What a Sandbox wants now: one pure function from what is written and what was observed to the single goal of this pass.
+ * The phases act on the goal only; none of them decides for itself whether the session should run.
+ */
+import type { Sandbox, SandboxRequest } from "@agentworlds/crds";
+import type { ObservedCompute } from "../runtime/contract.ts";
+import { judgeDeadline } from "./deadline.ts";
+
+/** Why a session ends. Becomes the version's `reason` and the condition's. */
+export type EndReason =
+  | "DeadlinePassed"
+  | "LifetimePassed"
+  | "CloseRequested"
+  | "SandboxDeleted"
+  | "ModeHibernated"
+  | "WorldDeleted"
+  | "ContainerExited"
+  | "OutOfMemory";
+
+export type SessionGoal =
+  /** Closed, or deleted with nothing left: only clean-up remains. */
+  | { readonly kind: "finished" }
+  /** Nothing runs and nothing is wanted. */
+  | { readonly kind: "asleep" }
+  /** Nothing runs; a close was asked for. */
+  | { readonly kind: "closeAsleep"; readonly request: SandboxRequest }
+  /** Nothing runs and the session is wanted: take hold and slot, then boot. `wakes` are answered by the boot. */
+  | { readonly kind: "boot"; readonly wakes: readonly SandboxRequest[] }
+  /** Compute exists and should; Ready may still have to be reached. */
+  | { readonly kind: "run" }
+  /** A snapshot of the running session is asked for, or under way. */
+  | { readonly kind: "snapshot"; readonly request: SandboxRequest | undefined }
+  /** Compute exists and must end in a version (or be discarded). */
+  | {
+      readonly kind: "end";
+      readonly verb: "Hibernate" | "Close";
+      readonly reason: EndReason;
+      readonly discard: boolean;
+    }
+  /** Compute was there and is gone: say so, pretend nothing. */
+  | { readonly kind: "lost" };
+
+export interface JudgeInput {
+  readonly sandbox: Sandbox;
+  /** From inspection in this pass; undefined when nothing is recorded or the host could not be asked. */
+  readonly observed: ObservedCompute | undefined;
+  /** The World is being deleted, gone, or replaced by another of its name. */
+  readonly worldEnding: boolean;
+  /** The session may never publish: a throwaway image, or pinned below head. */
+  readonly savesNothing: boolean;
+  /** Epoch milliseconds. */
+  readonly now: number;
+}
+
+/** Requests nobody has answered, oldest first. */
+export const openRequests = (sandbox: Sandbox, verb: SandboxRequest["verb"]): SandboxRequest[] =>
+  (sandbox.status?.requests ?? []).filter((request) => request.verb === verb && request.result === undefined);
+
+export function judgeSession(input: JudgeInput): SessionGoal {
+  const { sandbox } = input;
+  if (sandbox.status?.closed) return { kind: "finished" };
+  if (!sandbox.status?.compute) return judgeWithoutCompute(sandbox);
+  return judgeWithCompute(input);
+}
+
+function judgeWithoutCompute(sandbox: Sandbox): SessionGoal {
+  if (sandbox.metadata.deletionTimestamp) return { kind: "finished" };
+  const close = openRequests(sandbox, "Close")[0];
+  if (close) return { kind: "closeAsleep", request: close };
+  if (sandbox.spec.mode === "Hibernated") return { kind: "asleep" };
+  const wakes = openRequests(sandbox, "Touch");
+  const neverBooted = (sandbox.status?.boot ?? 0) === 0;
+  const modeTurned = sandbox.status?.observedMode === "Hibernated";
+  return neverBooted || modeTurned || wakes.length > 0 ? { kind: "boot", wakes } : { kind: "asleep" };
+}
+
+function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }: JudgeInput): SessionGoal {
+  const status = sandbox.status ?? { observedGeneration: -1 };
+  const { operation } = status;
+  const provisioned = status.compute?.provisionedAt !== undefined;
+  if (observed?.state === "Absent" && provisioned && !isPastCapture(operation?.stage)) return { kind: "lost" };
+
+  if (operation && operation.verb !== "Snapshot") {
+    return {
+      kind: "end",
+      verb: operation.verb,
+      reason: operation.reason as EndReason,
+      discard: savesNothing || operation.outcome === "Discard",
+    };
+  }
+  // A snapshot in its course is finished first; one that fails gives way to an ending.
+  if (operation && operation.attempts === 0) return snapshotUnderWay(status.requests, operation.request);
+
+  const end = (verb: "Hibernate" | "Close", reason: EndReason, discard = false): SessionGoal => ({
+    kind: "end",
+    verb,
+    reason,
+    // Nothing was ever run in a container that never became ready, so there is nothing to save.
+    discard: discard || savesNothing || !provisioned,
+  });
+  const discardsOnClose = sandbox.spec.closePolicy === "Discard";
+  if (sandbox.metadata.deletionTimestamp) return end("Close", "SandboxDeleted", discardsOnClose);
+  const close = openRequests(sandbox, "Close")[0];
+  if (close)
+    return end("Close", "CloseRequested", (close.parameters?.discard ?? sandbox.spec.closePolicy) === "Discard");
+  if (worldEnding) return end("Hibernate", "WorldDeleted");
+  if (sandbox.spec.mode === "Hibernated") return end("Hibernate", "ModeHibernated");
+  if (observed?.state === "Exited" && provisioned) {
+    return end("Hibernate", observed.outOfMemory ? "OutOfMemory" : "ContainerExited");
+  }
+  const deadline = judgeDeadline(
+    { expiresAt: epoch(status.expiresAt), lifetimeEndsAt: epoch(status.lifetimeEndsAt) },
+    now,
+  );
+  if (deadline.kind === "expired") {
+    return end("Hibernate", deadline.by === "lifetime" ? "LifetimePassed" : "DeadlinePassed");
+  }
+  if (operation) return snapshotUnderWay(status.requests, operation.request);
+  const snapshot = openRequests(sandbox, "Snapshot")[0];
+  if (snapshot && deadline.kind === "alive") return { kind: "snapshot", request: snapshot };
+  return { kind: "run" };
+}
+
+const snapshotUnderWay = (requests: readonly SandboxRequest[] | undefined, id: string | undefined): SessionGoal => ({
+  kind: "snapshot",
+  request: requests?.find((request) => request.id === id),
+});
+
+/** From `Captured` on the work no longer lives in the container alone. */
+const isPastCapture = (stage: string | undefined): boolean =>
+  stage === "Captured" ||
+  stage === "Uploaded" ||
+  stage === "Manifested" ||
+  stage === "Verified" ||
+  stage === "Committed" ||
+  stage === "Discarded";
+
+/** ISO time of a status field as epoch milliseconds. */
+export const epoch = (iso: string | undefined): number | undefined => (iso === undefined ? undefined : Date.parse(iso));

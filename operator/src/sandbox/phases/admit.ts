@@ -1,0 +1,211 @@
+/** From "wanted" to "has a World, a host and a boot": hold and slot are taken in one pass or neither (DESIGN §4.2). */
+import type { Runtime, VersionPointer, World } from "@agentworlds/crds";
+import { Terminal, Waiting } from "../../reconciler/policy.ts";
+import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
+import type { Digest } from "../../registry/contract.ts";
+import { computeName } from "../../runtime/contract.ts";
+import { selectHost, selectRuntime } from "../../runtime/selection.ts";
+import { MOST_LAYERS, versionTag } from "../../snapshot/publish.ts";
+import { judgeHold, versionToBoot } from "../../world/lineage.ts";
+import { explainSourceErrors } from "../../world/source-errors.ts";
+import { statusOf } from "../../world/status-writer.ts";
+import { checkRuntime } from "../admission.ts";
+import { isoNow, recordFinalizer, recordIntent } from "../record.ts";
+import { answer } from "../requests.ts";
+import type { SandboxScope } from "../scope.ts";
+
+/** What the session will boot. */
+interface BootPlan {
+  readonly runtime: Runtime;
+  /** Version and digest in the World's repository; only a digest for a throwaway image. */
+  readonly from: VersionPointer;
+}
+
+export async function admit(scope: SandboxScope): Promise<PhaseResult> {
+  if (scope.goal.kind !== "boot") return CONTINUE;
+  const world = scope.sandbox.spec.world ? requireWorld(scope) : undefined;
+  const runtime = await requireRuntime(scope, world);
+  const from: VersionPointer = world ? versionOf(scope, world) : { digest: await resolveImage(scope, runtime) };
+  await scope.dependencies.admission.inTurn(() => takeHoldAndSlot(scope, { runtime, from }));
+  scope.dependencies.announce(
+    { kind: "Sandbox", object: scope.sandbox },
+    {
+      type: "Normal",
+      reason: "Admitted",
+      action: "Admit",
+      message: `boots from ${from.version === undefined ? from.digest : versionTag(from.version)} on ${scope.sandbox.status?.compute?.runtime}/${scope.sandbox.status?.compute?.host}`,
+    },
+  );
+  scope.goal = { kind: "run" };
+  return CONTINUE;
+}
+
+function requireWorld(scope: SandboxScope): World {
+  const name = scope.sandbox.spec.world?.name ?? "";
+  if (scope.worldEnding) {
+    throw new Terminal("WorldReplaced", {
+      message: `World ${name} is not the one this Sandbox booted from`,
+      remediation: "create a new Sandbox for the new World",
+    });
+  }
+  const { world } = scope;
+  if (!world) {
+    throw new Waiting("WorldNotFound", {
+      message: `World ${name} does not exist`,
+      remediation: "create it, or delete this Sandbox",
+      afterMs: 60_000,
+    });
+  }
+  if (world.metadata.deletionTimestamp) {
+    throw new Waiting("WorldDeleting", {
+      message: `World ${name} is being deleted`,
+      remediation: "create it anew, or delete this Sandbox",
+      afterMs: 60_000,
+    });
+  }
+  if (!world.status?.head) {
+    throw new Waiting("WorldNotReady", {
+      message: `World ${name} has no version yet`,
+      remediation: "see the World's conditions",
+      afterMs: 60_000,
+    });
+  }
+  return world;
+}
+
+async function requireRuntime(scope: SandboxScope, world: World | undefined): Promise<Runtime> {
+  const { namespaces, runtimes } = scope.dependencies;
+  const namespaceName = scope.sandbox.metadata.namespace ?? "";
+  const namespace = await namespaces.get({ name: namespaceName }, { signal: scope.context.signal });
+  const verdict = selectRuntime(runtimes.list(), {
+    name: scope.sandbox.spec.runtime?.name ?? world?.spec.runtime?.name,
+    namespace: namespaceName,
+    namespaceLabels: namespace.metadata.labels ?? {},
+  });
+  if (verdict.kind === "missing") {
+    throw new Waiting(verdict.reason, { message: verdict.message, remediation: verdict.remediation, afterMs: 60_000 });
+  }
+  const check = checkRuntime(verdict.runtime, {
+    saves: world !== undefined,
+    platform: world?.status?.genesis?.platform,
+    cpu: scope.sandbox.spec.resources?.cpu !== undefined,
+    memory: scope.sandbox.spec.resources?.memory !== undefined,
+  });
+  if (check.kind === "refused") throw new Terminal(check.reason, check);
+  if (check.kind === "waits") throw new Waiting(check.reason, { ...check, afterMs: 30_000 });
+  return verdict.runtime;
+}
+
+function versionOf(scope: SandboxScope, world: World): VersionPointer {
+  const status = statusOf(world);
+  const firstBoot = (scope.sandbox.status?.boot ?? 0) === 0;
+  const wanted = firstBoot ? scope.sandbox.spec.world?.version : undefined;
+  const found = versionToBoot(status, wanted);
+  if (!found) {
+    throw new Terminal("VersionNotFound", {
+      message: `World ${world.metadata.name} has no version ${wanted}`,
+      remediation: `it has ${status.versions?.map((version) => version.version).join(", ")}`,
+    });
+  }
+  if (found.version !== status.head?.version && scope.sandbox.spec.closePolicy !== "Discard") {
+    throw new Terminal("NotAtHead", {
+      message: `version ${found.version} is not head (${status.head?.version}): a session on it may not publish`,
+      remediation: "set spec.closePolicy: Discard, or leave spec.world.version out",
+    });
+  }
+  const layers = status.versions?.find((version) => version.version === found.version)?.layers ?? 0;
+  if (layers >= MOST_LAYERS && scope.sandbox.spec.closePolicy !== "Discard") {
+    throw new Terminal("TooManyLayers", {
+      message: `version ${found.version} has ${layers} layers: work on it could not be saved`,
+      remediation: "set spec.closePolicy: Discard to look at it",
+    });
+  }
+  return found;
+}
+
+/** A throwaway image is pinned to a digest before it boots; the source rules apply. */
+async function resolveImage(scope: SandboxScope, runtime: Runtime): Promise<Digest> {
+  const { image } = scope.sandbox.spec;
+  const platform = runtime.status?.platform;
+  if (image === undefined || platform === undefined) {
+    throw new Waiting("RuntimeNotReady", { message: "the Runtime has no platform yet", afterMs: 15_000 });
+  }
+  return explainSourceErrors(image, () => scope.dependencies.sources.resolve(image, platform, scope.context.signal));
+}
+
+async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<void> {
+  const { admission, sandboxes, worldWriter } = scope.dependencies;
+  const { name: runtime } = plan.runtime.metadata;
+  const { name, uid } = scope.sandbox.metadata;
+  const occupied = admission.occupancy(sandboxes.list(), runtime);
+  const used = [...occupied.values()].reduce((sum, count) => sum + count, 0);
+  const total = plan.runtime.spec.capacity?.maxSandboxes ?? 20;
+  const host = selectHost(plan.runtime, occupied);
+  if (used >= total || host === undefined) {
+    await letGoOfWorld(scope);
+    throw used >= total
+      ? new Waiting("RuntimeFull", {
+          message: `Runtime ${runtime} runs ${used} of ${total} sessions`,
+          remediation: "it boots when one of them ends",
+          afterMs: 15_000,
+        })
+      : new Waiting("RuntimeUnreachable", {
+          message: `no host of Runtime ${runtime} answers`,
+          remediation: "see the Runtime's conditions",
+          afterMs: 15_000,
+        });
+  }
+  await holdWorld(scope, worldWriter);
+  const boot = (scope.sandbox.status?.boot ?? 0) + 1;
+  admission.give(uid, { runtime, host, boot });
+  try {
+    await recordFinalizer(scope, true);
+    const wakes = scope.goal.kind === "boot" ? scope.goal.wakes : [];
+    await recordIntent(scope, {
+      boot,
+      observedMode: "Running",
+      compute: { runtime, host, id: computeName({ sandboxUid: uid, boot }), boot },
+      bootedFrom: plan.from,
+      base: plan.from,
+      requests: answer(scope.sandbox, wakes, {
+        outcome: "Succeeded",
+        at: isoNow(scope),
+        message: `boot ${boot} of ${name}`,
+      }),
+      ...(scope.world ? { world: { uid: scope.world.metadata.uid } } : {}),
+      lastEnding: null,
+    });
+  } catch (error) {
+    admission.takeBack(uid);
+    throw error;
+  }
+}
+
+async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies"]["worldWriter"]): Promise<void> {
+  const { world, sandbox, createdBy } = scope;
+  if (!world) return;
+  const claim = {
+    sandbox: sandbox.metadata.name,
+    uid: sandbox.metadata.uid,
+    causedBy: createdBy,
+    at: isoNow(scope),
+  };
+  // Asking the cache first keeps a queue of waiting Sandboxes from reading the World again and again.
+  const cached = judgeHold(statusOf(world), claim);
+  const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
+  const verdict = cached.kind === "refused" ? cached : await writer.hold(ref, claim, scope.context.signal);
+  if (verdict.kind !== "refused") return;
+  throw new Waiting("WorldHeld", {
+    message: `World ${world.metadata.name} is ${verdict.message}`,
+    remediation: "it boots when the holder ends",
+    afterMs: 15_000,
+  });
+}
+
+/** A hold without a slot would keep others waiting for nothing. */
+async function letGoOfWorld(scope: SandboxScope): Promise<void> {
+  const { world, sandbox } = scope;
+  if (!world || statusOf(world).holder?.uid !== sandbox.metadata.uid) return;
+  const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
+  await scope.dependencies.worldWriter.letGo(ref, sandbox.metadata.uid, scope.context.signal);
+}

@@ -1,0 +1,139 @@
+/** Compute exists, exactly once, and answers; then the clock starts. */
+import { quantityToBytes, quantityToCpus } from "@agentworlds/crds";
+import { Terminal, Waiting } from "../../reconciler/policy.ts";
+import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
+import type { Digest } from "../../registry/contract.ts";
+import type { ComputeSpec } from "../../runtime/contract.ts";
+import { RuntimeError } from "../../runtime/errors.ts";
+import { sessionDurations, startDeadline } from "../deadline.ts";
+import { recordProgress } from "../record.ts";
+import type { SandboxScope } from "../scope.ts";
+
+/** Pulls, makes and starts the container of this boot, or adopts what an earlier try made. */
+export async function provision(scope: SandboxScope): Promise<PhaseResult> {
+  const compute = scope.sandbox.status?.compute;
+  if (scope.goal.kind !== "run" || !compute) return CONTINUE;
+  if (compute.provisionedAt !== undefined) return thawLeftover(scope);
+  const { driverFor } = scope.dependencies;
+  const { signal } = scope.context;
+  await explainRuntimeErrors(async () => {
+    scope.driver = await driverFor(compute.runtime, compute.host, signal);
+    const spec = computeSpec(scope);
+    await scope.driver.pull(spec.image, spec.pullCredentials, signal);
+    await scope.driver.create(spec, signal);
+  });
+  await startClock(scope);
+  return CONTINUE;
+}
+
+/** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
+async function startClock(scope: SandboxScope): Promise<void> {
+  const now = scope.context.clock.now();
+  const durations = sessionDurations(scope.sandbox.spec, scope.world?.spec.session);
+  const { expiresAt, lifetimeEndsAt } = startDeadline(durations, now);
+  await recordProgress(scope, ({ status }) =>
+    status?.compute
+      ? {
+          compute: { ...status.compute, provisionedAt: iso(now) },
+          expiresAt: iso(expiresAt),
+          lifetimeEndsAt: iso(lifetimeEndsAt),
+          lastActivityAt: iso(now),
+        }
+      : undefined,
+  );
+  const { compute, bootedFrom, boot } = scope.sandbox.status ?? {};
+  scope.dependencies.announce(
+    { kind: "Sandbox", object: scope.sandbox },
+    {
+      type: "Normal",
+      reason: "Running",
+      action: "Boot",
+      message: `boot ${boot} from ${bootedFrom?.version === undefined ? bootedFrom?.digest : `v${bootedFrom.version}`} on ${compute?.runtime}/${compute?.host} until ${iso(expiresAt)}`,
+    },
+  );
+}
+
+/** An operator that died inside a freeze leaves the session frozen. */
+async function thawLeftover(scope: SandboxScope): Promise<PhaseResult> {
+  const compute = scope.sandbox.status?.compute;
+  if (scope.observed?.state === "Frozen" && compute && scope.driver) {
+    await scope.driver.thaw(compute.id, scope.context.signal);
+  }
+  return CONTINUE;
+}
+
+function computeSpec(scope: SandboxScope): ComputeSpec {
+  const { metadata, spec, status } = scope.sandbox;
+  const { registry, installation, runtimes } = scope.dependencies;
+  const compute = status?.compute;
+  const runtime = compute && runtimes.get(compute.runtime);
+  if (!compute || !runtime || !status?.bootedFrom) {
+    throw new Waiting("RuntimeNotFound", {
+      message: `Runtime ${compute?.runtime} does not exist any more`,
+      remediation: "create it again, or delete this Sandbox",
+      afterMs: 60_000,
+    });
+  }
+  const { isolation } = runtime.spec;
+  const memory = spec.resources?.memory ?? isolation?.memory;
+  const cpu = spec.resources?.cpu ?? isolation?.cpu;
+  return {
+    owner: {
+      installation,
+      namespace: metadata.namespace ?? "",
+      sandbox: metadata.name,
+      sandboxUid: metadata.uid,
+      boot: compute.boot,
+    },
+    image: imageToBoot(scope, status.bootedFrom.digest),
+    ...(registry.login && spec.world ? { pullCredentials: registry.login } : {}),
+    limits: {
+      pids: isolation?.pidsLimit ?? 512,
+      ...(memory === undefined ? {} : { memoryBytes: quantityToBytes(memory) }),
+      ...(cpu === undefined ? {} : { cpus: quantityToCpus(cpu) }),
+    },
+    isolation: {
+      network: isolation?.network ?? "Isolated",
+      ...(isolation?.ociRuntime === undefined ? {} : { ociRuntime: isolation.ociRuntime }),
+    },
+  };
+}
+
+/** `repository@digest` as the host names it. */
+function imageToBoot(scope: SandboxScope, digest: Digest): string {
+  const { registry, sources } = scope.dependencies;
+  const { image } = scope.sandbox.spec;
+  if (image !== undefined) return sources.pin(image, digest);
+  const repository = scope.world?.status?.repository ?? "";
+  const own = repository.startsWith(`${registry.host}/`) ? repository.slice(registry.host.length + 1) : repository;
+  return `${registry.asHostsNameIt(own)}@${digest}`;
+}
+
+/** What a host refuses stalls the session by name; what may heal is waited for. */
+export async function explainRuntimeErrors<R>(call: () => Promise<R>): Promise<R> {
+  try {
+    return await call();
+  } catch (error) {
+    if (!(error instanceof RuntimeError)) throw error;
+    switch (error.code) {
+      case "ComputeConflict":
+        throw new Terminal("ComputeConflict", {
+          message: error.message,
+          remediation: "remove the foreign container from the host by hand, then touch this Sandbox",
+          cause: error,
+        });
+      case "HostUnreachable":
+      case "ImageUnavailable":
+        throw new Waiting(error.code, {
+          message: error.message,
+          remediation: "nothing is lost; it is tried again",
+          afterMs: 10_000,
+          cause: error,
+        });
+      default:
+        throw error;
+    }
+  }
+}
+
+const iso = (epochMs: number): string => new Date(epochMs).toISOString();

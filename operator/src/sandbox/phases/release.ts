@@ -1,0 +1,165 @@
+/** After the version was read back (or the work was discarded as asked): compute goes, the hold ends, the books are closed. */
+import type { SandboxOperation, SandboxRequest, SandboxRequestResult } from "@agentworlds/crds";
+import { isNotFound } from "../../kube/errors.ts";
+import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
+import { versionTag } from "../../snapshot/publish.ts";
+import { openRequests } from "../judge.ts";
+import { isoNow, recordFinalizer, recordProgress, type SandboxStatusPatch } from "../record.ts";
+import { answer } from "../requests.ts";
+import { isDeletionOverdue, rescue } from "../rescue.ts";
+import type { SandboxScope } from "../scope.ts";
+import { dropCapture } from "./hibernate.ts";
+
+/** A host that stays silent past the deletion's deadline must not hold the namespace: what it keeps is written down. */
+export async function rescueOverdue(scope: SandboxScope): Promise<PhaseResult> {
+  if (scope.hostProblem !== undefined && isDeletionOverdue(scope)) await rescue(scope, scope.hostProblem);
+  return CONTINUE;
+}
+
+export async function release(scope: SandboxScope): Promise<PhaseResult> {
+  const operation = scope.sandbox.status?.operation;
+  if (operation?.stage !== "Committed" && operation?.stage !== "Discarded") return CONTINUE;
+  if (operation.stage === "Committed") await dropCapture(scope, operation);
+  if (operation.verb === "Snapshot") {
+    await recordProgress(scope, (sandbox) => ({
+      operation: null,
+      requests: answer(sandbox, requestsServed(operation), { ...published(operation), at: isoNow(scope) }),
+    }));
+    return CONTINUE;
+  }
+  const compute = scope.sandbox.status?.compute;
+  if (compute && scope.driver) await scope.driver.remove(compute.id, scope.context.signal);
+  await letGo(scope);
+  await recordProgress(scope, () => endOfBoot(scope, operation));
+  scope.goal = { kind: scope.sandbox.status?.closed ? "finished" : "asleep" };
+  return CONTINUE;
+}
+
+const requestsServed = (operation: SandboxOperation): Pick<SandboxRequest, "id">[] =>
+  operation.request === undefined ? [] : [{ id: operation.request }];
+
+const published = (operation: SandboxOperation): Omit<SandboxRequestResult, "at"> =>
+  operation.digest === undefined
+    ? { outcome: "Succeeded", message: "nothing was saved" }
+    : {
+        outcome: "Succeeded",
+        digest: operation.digest,
+        ...(operation.version === undefined ? {} : { version: operation.version }),
+      };
+
+/** The holder ends only here: no compute and no unpublished work of it exists (DESIGN §4.2). */
+async function letGo(scope: SandboxScope): Promise<void> {
+  const { status, spec, metadata } = scope.sandbox;
+  if (!spec.world || !status?.world?.uid) return;
+  await scope.dependencies.worldWriter.letGo(
+    { namespace: metadata.namespace ?? "", name: spec.world.name, uid: status.world.uid },
+    metadata.uid,
+    scope.context.signal,
+  );
+}
+
+function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxStatusPatch {
+  const { sandbox } = scope;
+  const at = isoNow(scope);
+  const isPublished = operation.stage === "Committed";
+  // A throwaway session has nothing to come back to: its end is its close.
+  const isClosed = operation.verb === "Close" || sandbox.spec.image !== undefined;
+  const served = [...openRequests(sandbox, "Snapshot"), ...(isClosed ? openRequests(sandbox, "Close") : [])];
+  const mayWake = !isClosed;
+  return {
+    ...endedFields(scope, operation),
+    lastEnding: {
+      boot: sandbox.status?.boot ?? 0,
+      reason: operation.reason,
+      outcome: isPublished ? "Published" : "Discarded",
+      message: isPublished
+        ? `${versionTag(operation.version ?? 0)} is ${operation.digest}`
+        : "nothing of this session was saved",
+      at,
+    },
+    requests: answer(sandbox, mayWake ? served : (sandbox.status?.requests ?? []), { ...published(operation), at }),
+    ...(isClosed ? { closed: { ...savedVersion(operation), at } } : {}),
+  };
+}
+
+const savedVersion = (operation: SandboxOperation) => ({
+  ...(operation.version === undefined ? {} : { version: operation.version }),
+  ...(operation.digest === undefined ? {} : { digest: operation.digest }),
+});
+
+/** Fields of a boot that is over. */
+function endedFields(scope: SandboxScope, operation: SandboxOperation | undefined): SandboxStatusPatch {
+  return {
+    compute: null,
+    operation: null,
+    expiresAt: null,
+    lifetimeEndsAt: null,
+    // The mode that was acted on: one that turned back to Running meanwhile is seen as a wish to wake.
+    observedMode: operation?.reason === "ModeHibernated" ? "Hibernated" : scope.sandbox.spec.mode,
+  };
+}
+
+/** The container is gone without having been captured: the last version stands, and nothing is pretended. */
+export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult> {
+  const { status } = scope.sandbox;
+  const compute = status?.compute;
+  if (scope.goal.kind !== "lost" || !compute) return CONTINUE;
+  const { operation } = status;
+  if (operation) await dropCapture(scope, operation);
+  await letGo(scope);
+  const message = `container ${compute.id} is gone from ${compute.runtime}/${compute.host}; work since ${status.base?.version === undefined ? "the boot" : versionTag(status.base.version)} is lost`;
+  const at = isoNow(scope);
+  await recordProgress(scope, (sandbox) => ({
+    ...endedFields(scope, operation),
+    lastEnding: { boot: compute.boot, reason: "ContainerGone", outcome: "Lost", message, at },
+    requests: answer(sandbox, openRequests(sandbox, "Snapshot"), {
+      outcome: "Failed",
+      code: "ComputeLost",
+      message,
+      at,
+    }),
+  }));
+  scope.dependencies.announce(
+    { kind: "Sandbox", object: scope.sandbox },
+    { type: "Warning", reason: "ComputeLost", action: "Observe", message },
+  );
+  scope.goal = { kind: "asleep" };
+  return CONTINUE;
+}
+
+/** A close of a session that does not run: its last version is the end. */
+export async function closeAsleep(scope: SandboxScope): Promise<PhaseResult> {
+  if (scope.goal.kind !== "closeAsleep") return CONTINUE;
+  const at = isoNow(scope);
+  await recordProgress(scope, (sandbox) => {
+    const last = sandbox.status?.lastSnapshot;
+    const saved = last ? { version: last.version, digest: last.digest } : {};
+    return {
+      closed: { ...saved, at },
+      requests: answer(sandbox, sandbox.status?.requests ?? [], { outcome: "Succeeded", ...saved, at }),
+    };
+  });
+  scope.goal = { kind: "finished" };
+  return CONTINUE;
+}
+
+/** Without compute there is nothing a finalizer could protect; a closed Sandbox goes when its time is over. */
+export async function cleanUp(scope: SandboxScope): Promise<PhaseResult> {
+  if (scope.sandbox.status?.compute) return CONTINUE;
+  await recordFinalizer(scope, false);
+  const { closed } = scope.sandbox.status ?? {};
+  const { ttlSecondsAfterClosed } = scope.sandbox.spec;
+  const { metadata } = scope.sandbox;
+  if (!closed || ttlSecondsAfterClosed === undefined || metadata.deletionTimestamp) return CONTINUE;
+  const leftMs = Date.parse(closed.at) + ttlSecondsAfterClosed * 1000 - scope.context.clock.now();
+  if (leftMs > 0) return requeueAfter(leftMs);
+  try {
+    await scope.dependencies.sandboxClient.delete(
+      { name: metadata.name, ...(metadata.namespace === undefined ? {} : { namespace: metadata.namespace }) },
+      { signal: scope.context.signal, uid: metadata.uid },
+    );
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+  return CONTINUE;
+}

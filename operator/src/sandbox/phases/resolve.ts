@@ -1,0 +1,65 @@
+/** Facts before decisions: which World, which host, what is true of the container now, and so what the session wants. */
+import { findCondition } from "../../reconciler/conditions.ts";
+import { Waiting } from "../../reconciler/policy.ts";
+import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
+import { RuntimeError } from "../../runtime/errors.ts";
+import { judgeSession } from "../judge.ts";
+import type { SandboxScope } from "../scope.ts";
+
+/** The World by name; by UID once the session has booted from it. */
+export async function resolveWorld(scope: SandboxScope): Promise<PhaseResult> {
+  const { spec, status, metadata } = scope.sandbox;
+  if (!spec.world) {
+    scope.savesNothing = true;
+    return CONTINUE;
+  }
+  const world = scope.dependencies.worlds.get(`${metadata.namespace}/${spec.world.name}`);
+  const known = status?.world?.uid;
+  const isSame = world !== undefined && (known === undefined || known === world.metadata.uid);
+  if (isSame) scope.world = world;
+  scope.worldEnding = known !== undefined && (!isSame || world.metadata.deletionTimestamp !== undefined);
+  // A session on an older version than head may not publish over it (DESIGN §3); admission demanded Discard.
+  const pinned = spec.world.version !== undefined && status?.boot === 1;
+  scope.savesNothing = pinned && status?.base?.version !== world?.status?.head?.version;
+  return CONTINUE;
+}
+
+/** Asks the host about the recorded compute. A host that does not answer leaves everything as it is. */
+export async function observe(scope: SandboxScope): Promise<PhaseResult> {
+  const compute = scope.sandbox.status?.compute;
+  if (!compute) return CONTINUE;
+  try {
+    scope.driver = await scope.dependencies.driverFor(compute.runtime, compute.host, scope.context.signal);
+    scope.observed = await scope.driver.inspect(compute.id, scope.context.signal);
+  } catch (error) {
+    if (!(error instanceof RuntimeError) && !(error instanceof Waiting)) throw error;
+    scope.hostProblem = `${compute.runtime}/${compute.host}: ${error.message}`;
+  }
+  return CONTINUE;
+}
+
+/** The one decision of the pass. */
+export async function judge(scope: SandboxScope): Promise<PhaseResult> {
+  scope.goal = judgeSession({
+    sandbox: scope.sandbox,
+    observed: scope.observed,
+    worldEnding: scope.worldEnding,
+    savesNothing: scope.savesNothing,
+    now: scope.context.clock.now(),
+  });
+  const needsHost = scope.goal.kind === "run" || scope.goal.kind === "end" || scope.goal.kind === "snapshot";
+  if (needsHost && scope.hostProblem !== undefined) {
+    throw new Waiting("HostUnreachable", {
+      message: scope.hostProblem,
+      remediation: "nothing is lost; the session goes on when the host answers",
+      afterMs: 10_000,
+    });
+  }
+  return CONTINUE;
+}
+
+/** True once this boot has been Ready. */
+export const wasReady = (scope: SandboxScope): boolean => scope.sandbox.status?.expiresAt !== undefined;
+
+/** The Ready condition as last written. */
+export const readyCondition = (scope: SandboxScope) => findCondition(scope.sandbox.status?.conditions, "Ready");

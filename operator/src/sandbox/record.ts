@@ -1,0 +1,99 @@
+/**
+ * Writes of `Sandbox.status` and metadata in the middle of a pass: intent that must survive a crash is persisted before the
+ * effect it announces. Everything else waits for the one deferred write of status.ts.
+ */
+import type { Sandbox, SandboxStatus } from "@agentworlds/crds";
+import { isConflict, isNotFound } from "../kube/errors.ts";
+import { SANDBOX_FINALIZER, type SandboxScope } from "./scope.ts";
+
+/** `null` removes a field, as in a JSON merge patch. */
+export type SandboxStatusPatch = { readonly [Field in keyof SandboxStatus]?: SandboxStatus[Field] | null };
+
+/** The Sandbox of this pass is gone or is another one: the pass ends. */
+export class SandboxGone extends Error {
+  override readonly name = "SandboxGone";
+}
+
+/** Touches of gateways move the resourceVersion all the time while a session runs. */
+const MOST_CONFLICTS = 50;
+
+/**
+ * Compare-and-swap on the object this pass judged. A conflict ends the pass: what was judged may no longer hold. For intents
+ * (`Hibernating`, a boot), where a touch that came first must win.
+ */
+export async function recordIntent(scope: SandboxScope, status: SandboxStatusPatch): Promise<void> {
+  const { name, namespace, resourceVersion } = scope.sandbox.metadata;
+  scope.sandbox = await scope.dependencies.sandboxClient.patchStatus(
+    { name, ...(namespace === undefined ? {} : { namespace }) },
+    { metadata: { resourceVersion }, status },
+    { signal: scope.context.signal },
+  );
+}
+
+/**
+ * Progress of an operation that is under way. A gateway may have touched in between: the patch is computed again from what
+ * is there now. `patch` may return undefined when there is nothing left to write.
+ */
+export async function recordProgress(
+  scope: SandboxScope,
+  patch: (sandbox: Sandbox) => SandboxStatusPatch | undefined,
+): Promise<void> {
+  for (let conflicts = 0; ; conflicts++) {
+    const status = patch(scope.sandbox);
+    if (!status) return;
+    try {
+      await recordIntent(scope, status);
+      return;
+    } catch (error) {
+      if (!isConflict(error) || conflicts >= MOST_CONFLICTS) throw error;
+      scope.sandbox = await readSame(scope);
+    }
+  }
+}
+
+/** Fresh read of the very same object. Throws `SandboxGone`. */
+export async function readSame(scope: SandboxScope): Promise<Sandbox> {
+  const { name, namespace, uid } = scope.sandbox.metadata;
+  const options = { signal: scope.context.signal };
+  try {
+    const fresh = await scope.dependencies.sandboxClient.get(
+      { name, ...(namespace === undefined ? {} : { namespace }) },
+      options,
+    );
+    if (fresh.metadata.uid === uid) return fresh;
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+  throw new SandboxGone(`Sandbox ${namespace}/${name} (${uid}) does not exist any more`);
+}
+
+/** The finalizer is there before compute can be, and goes after it. */
+export async function recordFinalizer(scope: SandboxScope, present: boolean): Promise<void> {
+  for (let conflicts = 0; ; conflicts++) {
+    const finalizers = scope.sandbox.metadata.finalizers ?? [];
+    if (finalizers.includes(SANDBOX_FINALIZER) === present) return;
+    const { name, namespace, resourceVersion } = scope.sandbox.metadata;
+    try {
+      scope.sandbox = await scope.dependencies.sandboxClient.patch(
+        { name, ...(namespace === undefined ? {} : { namespace }) },
+        {
+          metadata: {
+            resourceVersion,
+            finalizers: present
+              ? [...finalizers, SANDBOX_FINALIZER]
+              : finalizers.filter((finalizer) => finalizer !== SANDBOX_FINALIZER),
+          },
+        },
+        { signal: scope.context.signal },
+      );
+      return;
+    } catch (error) {
+      if (!present && isNotFound(error)) return;
+      if (!isConflict(error) || conflicts >= MOST_CONFLICTS) throw error;
+      scope.sandbox = await readSame(scope);
+    }
+  }
+}
+
+/** ISO time of this pass with milliseconds; deadlines need them. */
+export const isoNow = (scope: SandboxScope): string => new Date(scope.context.clock.now()).toISOString();

@@ -1,0 +1,158 @@
+/** Conditions and phase of a Sandbox, derived whole from its status and from how the pass ended. No I/O, no clock. */
+import type { Condition, Sandbox, SandboxPhase, SandboxStatus } from "@agentworlds/crds";
+import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
+import { type ExplainedFailure, explain } from "../world/status.ts";
+
+export interface SandboxFindings {
+  /** What the pass threw, if it threw. */
+  readonly failure: unknown;
+  /** Epoch milliseconds. */
+  readonly now: number;
+}
+
+/** The session's state as the conditions tell it. */
+type SessionState = "closed" | "ending" | "running" | "booting" | "wanted" | "asleep";
+
+export function deriveSandboxStatus(
+  sandbox: Sandbox,
+  findings: SandboxFindings,
+): Pick<SandboxStatus, "conditions" | "phase" | "observedGeneration"> {
+  const failure = explain(findings.failure);
+  const state = stateOf(sandbox, failure);
+  const observedGeneration = sandbox.metadata.generation ?? 0;
+  const derived = [
+    ...readiness(state, sandbox, failure),
+    ...admission(state, failure),
+    ...hibernation(state, sandbox),
+    ...trouble(sandbox, failure),
+    ...progress(state, failure),
+  ].map((condition) => ({ ...condition, observedGeneration }));
+  const conditions: Condition[] = mergeConditions(sandbox.status?.conditions, derived, findings.now);
+  return { conditions, phase: phaseOf(state, sandbox, failure), observedGeneration };
+}
+
+function stateOf({ spec, status }: Sandbox, failure: ExplainedFailure | undefined): SessionState {
+  if (status?.closed) return "closed";
+  if (status?.compute) {
+    if (status.operation && status.operation.verb !== "Snapshot") return "ending";
+    return status.compute.provisionedAt === undefined ? "booting" : "running";
+  }
+  const neverBooted = (status?.boot ?? 0) === 0;
+  const wakes = status?.requests?.some((request) => request.verb === "Touch" && request.result === undefined);
+  const modeTurned = status?.observedMode === "Hibernated" && spec.mode === "Running";
+  const wanted = spec.mode === "Running" && (neverBooted || wakes || modeTurned);
+  return wanted || (failure && spec.mode === "Running" && neverBooted) ? "wanted" : "asleep";
+}
+
+function readiness(state: SessionState, { status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
+  switch (state) {
+    case "running":
+      if (failure?.reason === "HostUnreachable") {
+        return [{ type: "Ready", status: "Unknown", reason: failure.reason, message: failure.message }];
+      }
+      return [
+        {
+          type: "Ready",
+          status: "True",
+          reason: "Running",
+          message: `boot ${status?.boot} on ${status?.compute?.runtime}/${status?.compute?.host}`,
+        },
+      ];
+    case "booting":
+      return [
+        {
+          type: "Ready",
+          status: "False",
+          ...(because(failure) ?? said("Provisioning", "the container is being made")),
+        },
+      ];
+    case "ending":
+      return [{ type: "Ready", status: "False", ...said("Hibernating", `ends: ${status?.operation?.reason}`) }];
+    case "wanted":
+      return [
+        { type: "Ready", status: "False", ...(because(failure) ?? said("Waking", "waits for its World and a slot")) },
+      ];
+    case "closed":
+    case "asleep":
+      // Absent, not False: kstatus calls False "in progress" for ever (DESIGN §3).
+      return [];
+  }
+}
+
+function admission(state: SessionState, failure: ExplainedFailure | undefined): Omitted[] {
+  if (state === "wanted") {
+    return [
+      { type: "Admitted", status: "False", ...(because(failure) ?? said("Waking", "waits for its World and a slot")) },
+    ];
+  }
+  if (state === "asleep" || state === "closed") return [];
+  return [{ type: "Admitted", status: "True", ...said("Admitted", "the World is held and a slot is taken") }];
+}
+
+/** "Hibernated" is said only when the last boot's work was read back, or there was none to save. */
+function hibernation(state: SessionState, { status, spec }: Sandbox): Omitted[] {
+  const ending = status?.lastEnding;
+  if (state === "closed") {
+    const { version, digest } = status?.closed ?? {};
+    const message = digest === undefined ? "nothing was saved" : `ended in version ${version} (${digest})`;
+    return [{ type: "Closed", status: "True", ...said(ending?.reason ?? "CloseRequested", message) }];
+  }
+  if (state !== "asleep") return [];
+  if (!ending)
+    return [
+      { type: "Hibernated", status: "True", ...said("ModeHibernated", `spec.mode is ${spec.mode}; never booted`) },
+    ];
+  if (ending.outcome === "Lost")
+    return [{ type: "ComputeLost", status: "True", ...said(ending.reason, ending.message) }];
+  if (ending.outcome === "Rescued")
+    return [{ type: "SnapshotFailed", status: "True", ...said(ending.reason, ending.message) }];
+  return [{ type: "Hibernated", status: "True", ...said(ending.reason, ending.message) }];
+}
+
+function trouble({ status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
+  const { operation } = status ?? {};
+  if (operation && operation.attempts > 0) {
+    const message = `attempt ${operation.attempts}: ${operation.lastError ?? "unknown"}; the container is kept, the next attempt is at ${operation.retryAt}`;
+    return [{ type: "SnapshotFailed", status: "True", ...said("PublishFailed", message) }];
+  }
+  return failure?.stalled
+    ? [{ type: "Stalled", status: "True", reason: failure.reason, message: failure.message }]
+    : [];
+}
+
+/** Present only while the session is on its way somewhere. */
+function progress(state: SessionState, failure: ExplainedFailure | undefined): Omitted[] {
+  if (failure?.stalled) return [];
+  if (state === "booting")
+    return [{ type: "Reconciling", status: "True", ...(because(failure) ?? said("Provisioning", "boots")) }];
+  if (state === "ending") return [{ type: "Reconciling", status: "True", ...said("Hibernating", "becomes a version") }];
+  if (state === "wanted")
+    return [{ type: "Reconciling", status: "True", ...(because(failure) ?? said("Waking", "waits")) }];
+  return [];
+}
+
+type Omitted = Omit<DerivedCondition, "observedGeneration">;
+
+const said = (reason: string, message: string) => ({ reason, message });
+const because = (failure: ExplainedFailure | undefined) =>
+  failure === undefined ? undefined : said(failure.reason, failure.message);
+
+function phaseOf(state: SessionState, { status }: Sandbox, failure: ExplainedFailure | undefined): SandboxPhase {
+  if (failure?.stalled) return "Failed";
+  switch (state) {
+    case "closed":
+      return "Closed";
+    case "ending":
+      return status?.operation?.verb === "Close" ? "Closing" : "Hibernating";
+    case "running":
+      return "Running";
+    case "booting":
+      return "Provisioning";
+    case "wanted":
+      return failure ? "Waiting" : "Pending";
+    case "asleep":
+      return status?.lastEnding?.outcome === "Lost" || status?.lastEnding?.outcome === "Rescued"
+        ? "Failed"
+        : "Hibernated";
+  }
+}

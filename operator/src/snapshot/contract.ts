@@ -1,0 +1,31 @@
+/**
+ * How a session's filesystem becomes layers in the World's repository. One interface, so that `docker commit` can be
+ * replaced by the snapshot engine without a controller noticing. Every step may be repeated with the same operation id.
+ */
+import type { Descriptor } from "../registry/contract.ts";
+import type { RuntimeDriver } from "../runtime/contract.ts";
+
+export interface CaptureRequest {
+  /** Operation id; names what the steps leave behind, so that a retry adopts it. */
+  readonly operation: string;
+  readonly driver: RuntimeDriver;
+  readonly computeId: string;
+  /** The World's repository in the installation's registry. */
+  readonly repository: string;
+}
+
+/** A whole filesystem as layers whose blobs are in the repository. */
+export interface UploadedCapture {
+  readonly layers: readonly Descriptor[];
+  /** One uncompressed digest for each layer, in the same order. */
+  readonly diffIds: readonly string[];
+}
+
+export interface SnapshotMechanism {
+  /** Takes the filesystem as it stands. The caller has frozen the session; afterwards it may be thawed or removed. */
+  capture(request: CaptureRequest, signal: AbortSignal): Promise<void>;
+  /** Brings the captured layers into the repository. No manifest of the product is written here. */
+  upload(request: CaptureRequest, signal: AbortSignal): Promise<UploadedCapture>;
+  /** Drops what `capture` and `upload` left behind for this operation. Nothing left is a success. */
+  forget(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<void>;
+}

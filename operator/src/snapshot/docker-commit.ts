@@ -1,0 +1,57 @@
+/**
+ * The first snapshot mechanism: the engine commits the container and pushes the result under a tag of the operation; we
+ * keep its layers and drop its manifest and config. Known losses (layers.md §2.10): mtimes are cut to whole seconds and
+ * xattrs other than capabilities are dropped. The snapshot engine replaces this file behind the same interface.
+ */
+
+import { isRegistryError } from "../registry/errors.ts";
+import type { InstallationRegistry } from "../registry/installation.ts";
+import type { CaptureRequest, SnapshotMechanism, UploadedCapture } from "./contract.ts";
+import { PublicationError } from "./errors.ts";
+import { parseImageConfig } from "./image-config.ts";
+
+/** Local image name of an operation's commit. */
+export const captureName = (operation: string): string => `agentworlds/capture:${operation}`;
+/** Tag the engine pushes to; gone once the version is published. */
+export const captureTag = (operation: string): string => `capture-${operation}`;
+
+export function createDockerCommit(registry: InstallationRegistry): SnapshotMechanism {
+  return {
+    async capture(request, signal) {
+      await request.driver.commit(request.computeId, captureName(request.operation), signal);
+    },
+
+    async upload(request: CaptureRequest, signal): Promise<UploadedCapture> {
+      const tag = captureTag(request.operation);
+      await request.driver.push(
+        captureName(request.operation),
+        { repository: registry.asHostsNameIt(request.repository), tag, login: registry.login },
+        signal,
+      );
+      const pushed = await registry.client.getManifest(request.repository, tag, signal);
+      if (pushed.manifest.kind !== "image") {
+        throw new PublicationError("CaptureMalformed", `the engine pushed an index to ${request.repository}:${tag}`);
+      }
+      const { config, layers } = pushed.manifest.value;
+      const diffIds = parseImageConfig(await registry.client.getBlob(request.repository, config.digest, signal)).rootfs
+        .diff_ids;
+      if (diffIds?.length !== layers.length) {
+        throw new PublicationError(
+          "CaptureMalformed",
+          `the engine pushed ${layers.length} layers with ${diffIds?.length ?? 0} diffIDs`,
+        );
+      }
+      return { layers, diffIds };
+    },
+
+    async forget(request, signal) {
+      await request.driver.forgetCommit(captureName(request.operation), signal);
+      try {
+        const pushed = await registry.client.getManifest(request.repository, captureTag(request.operation), signal);
+        await registry.client.deleteManifest(request.repository, pushed.digest, signal);
+      } catch (error) {
+        if (!isRegistryError(error, "NotFound")) throw error;
+      }
+    },
+  };
+}

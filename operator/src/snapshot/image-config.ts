@@ -1,0 +1,76 @@
+/**
+ * The image config of a version: always the genesis image's, with the version's layers. Nothing of the session's
+ * container (keep-alive command, environment, labels) can get in, because it is never read.
+ */
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { PublicationError } from "./errors.ts";
+
+const history = z.looseObject({ empty_layer: z.boolean().optional() });
+
+/** The parts of an OCI image config that are rewritten; everything else is carried over as it is. */
+const imageConfig = z.looseObject({
+  architecture: z.string(),
+  os: z.string(),
+  created: z.string().optional(),
+  history: z.array(history).nullish(),
+  rootfs: z.object({ type: z.literal("layers"), diff_ids: z.array(z.string()).nullable() }),
+});
+
+/** Docker leaves these beside `config`: the build container's own settings. They belong to no version. */
+const BUILD_LEFTOVERS = ["container", "container_config", "docker_version", "id", "parent", "throwaway"] as const;
+
+export function parseImageConfig(bytes: Uint8Array): z.infer<typeof imageConfig> {
+  const parsed = imageConfig.safeParse(JSON.parse(new TextDecoder().decode(bytes)));
+  if (!parsed.success) {
+    throw new PublicationError("CaptureMalformed", `the image config is not one: ${z.prettifyError(parsed.error)}`);
+  }
+  return parsed.data;
+}
+
+export interface ConfigOfVersion {
+  /** Config of the version the session booted from; by induction, the genesis image's with that version's layers. */
+  readonly baseConfig: Uint8Array;
+  readonly diffIds: readonly string[];
+  /** ISO time of the reservation, so that a retry makes the same bytes. */
+  readonly createdAt: string;
+}
+
+/** Same input, same bytes. */
+export function configOfVersion(input: ConfigOfVersion): Uint8Array {
+  const base = parseImageConfig(input.baseConfig);
+  const baseDiffIds = base.rootfs.diff_ids ?? [];
+  const isBase = baseDiffIds.every((diffId, index) => input.diffIds[index] === diffId);
+  if (!isBase) {
+    throw new PublicationError(
+      "CaptureMalformed",
+      "the captured layers do not begin with the layers of the version it booted from",
+    );
+  }
+  const kept = Object.fromEntries(
+    Object.entries(base).filter(([key]) => !BUILD_LEFTOVERS.some((leftover) => leftover === key)),
+  );
+  const own = input.diffIds.slice(baseDiffIds.length).map(() => ({
+    created: input.createdAt,
+    created_by: "agent-worlds snapshot",
+  }));
+  const config = {
+    ...kept,
+    created: input.createdAt,
+    // An engine checks that non-empty history entries match the layers; a genesis without history gets plain ones.
+    history: [...historyOf(base.history ?? [], baseDiffIds.length, input.createdAt), ...own],
+    rootfs: { type: "layers", diff_ids: input.diffIds },
+  };
+  return new TextEncoder().encode(JSON.stringify(config));
+}
+
+function historyOf(entries: readonly z.infer<typeof history>[], layers: number, createdAt: string) {
+  const describing = entries.filter((entry) => entry.empty_layer !== true).length;
+  if (describing === layers) return entries;
+  return Array.from({ length: layers }, () => ({ created: createdAt, created_by: "agent-worlds genesis" }));
+}
+
+/** `sha256:…` of bytes. */
+export function digestOf(bytes: Uint8Array): `sha256:${string}` {
+  return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
+}

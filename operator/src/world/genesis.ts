@@ -1,0 +1,144 @@
+/** Version 0: the source image, resolved to a digest once and copied into the World's own repository (DESIGN §3). */
+import { sourceOf, type World } from "@agentworlds/crds";
+import { Terminal, Waiting } from "../reconciler/policy.ts";
+import type { PhaseResult } from "../reconciler/reconcile.ts";
+import { CONTINUE } from "../reconciler/reconcile.ts";
+import { worldRepository } from "../registry/installation.ts";
+import type { CopiedSource } from "../registry/sources.ts";
+import type { Platform } from "../runtime/contract.ts";
+import { selectRuntime } from "../runtime/selection.ts";
+import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publish.ts";
+import { creatorOf } from "./creator.ts";
+import type { WorldScope } from "./scope.ts";
+import { explainSourceErrors } from "./source-errors.ts";
+import { statusOf } from "./status-writer.ts";
+
+/** Every World has one genesis, so its operation id derives from the World. */
+export const genesisOperation = (world: World): string => `genesis-${world.metadata.uid}`;
+
+/** Writes where the World's versions will live, before the first byte goes there. */
+export async function recordRepository(scope: WorldScope): Promise<PhaseResult> {
+  if (scope.world.status?.repository || scope.world.metadata.deletionTimestamp) return CONTINUE;
+  const { registry, installation, writer } = scope.dependencies;
+  const { namespace, name, uid } = scope.ref;
+  const repository = registry.asWeNameIt(
+    worldRepository(registry.prefix, { installation, namespace, world: name, uid }),
+  );
+  scope.world = await writer.summarise(scope.world, { repository }, scope.context.signal);
+  return CONTINUE;
+}
+
+/** Copies the source image and publishes it as version 0. */
+export async function becomeGenesis(scope: WorldScope): Promise<PhaseResult> {
+  if (scope.world.status?.head || scope.world.metadata.deletionTimestamp) return CONTINUE;
+  const platform = await platformOfRuntime(scope);
+  const repository = repositoryInRegistry(scope);
+  const source = sourceOf(scope.world.spec).image;
+  const copied = await explainSourceErrors(source, () =>
+    scope.dependencies.sources.copyInto(source, { repository, platform }, scope.context.signal),
+  );
+  await publishGenesis(scope, { repository, platform, ...copied });
+  scope.dependencies.announce(
+    { kind: "World", object: scope.world },
+    {
+      type: "Normal",
+      reason: "GenesisReady",
+      action: "Publish",
+      message: `version 0 is ${source} (${copied.sourceDigest}, ${platform})`,
+    },
+  );
+  return CONTINUE;
+}
+
+async function publishGenesis(
+  scope: WorldScope,
+  genesis: CopiedSource & { readonly repository: string; readonly platform: Platform },
+): Promise<void> {
+  const { writer, registry } = scope.dependencies;
+  const { signal, clock } = scope.context;
+  const operation = genesisOperation(scope.world);
+  const reservation = await writer.reserve(scope.ref, { operation, at: new Date(clock.now()).toISOString() }, signal);
+  if (reservation.kind === "refused")
+    throw new Waiting(reservation.reason, { message: reservation.message, afterMs: 5_000 });
+  if (reservation.kind !== "committed") {
+    const { version, since } = reservation.pending;
+    const createdBy = creatorOf(scope.world);
+    const { image } = sourceOf(scope.world.spec);
+    const description = scope.world.spec.description ?? "";
+    const manifest = manifestOfVersion(
+      {
+        operation,
+        world: scope.ref,
+        version,
+        reason: "Genesis",
+        consistency: "Image",
+        description,
+        createdBy,
+        causedBy: createdBy,
+        createdAt: since,
+        genesis: { image, digest: genesis.sourceDigest },
+      },
+      { config: genesis.config, layers: genesis.layers },
+    );
+    const digest = await putVersion(registry.client, genesis.repository, { manifest, config: genesis.config }, signal);
+    await readBackVersion(registry.client, genesis.repository, digest, signal);
+    const totalBytes = genesis.layers.reduce((sum, layer) => sum + layer.size, 0);
+    await writer.commit(
+      scope.ref,
+      {
+        operation,
+        image: `${registry.asWeNameIt(genesis.repository)}@${digest}`,
+        genesis: { image, digest: genesis.sourceDigest, platform: genesis.platform },
+        version: {
+          version,
+          digest,
+          operation,
+          sizeBytes: totalBytes,
+          totalBytes,
+          layers: genesis.layers.length,
+          createdAt: since,
+          reason: "Genesis",
+          consistency: "Image",
+          description,
+          causedBy: createdBy,
+        },
+      },
+      signal,
+    );
+  }
+  scope.world = await writer.read(scope.ref, signal);
+}
+
+/** The World's repository without the registry's host. */
+export function repositoryInRegistry(scope: WorldScope): string {
+  const repository = statusOf(scope.world).repository;
+  const prefix = `${scope.dependencies.registry.host}/`;
+  if (!repository?.startsWith(prefix)) {
+    throw new Terminal("RegistryMoved", {
+      message: `the World lives in ${repository ?? "no repository"}, this installation's registry is ${scope.dependencies.registry.host}`,
+      remediation: "set registry.url back to the registry that holds the World",
+    });
+  }
+  return repository.slice(prefix.length);
+}
+
+/** The platform is fixed at genesis; until then the Runtime's decides. */
+async function platformOfRuntime(scope: WorldScope): Promise<Platform> {
+  const { namespaces, runtimes } = scope.dependencies;
+  const namespace = await namespaces.get({ name: scope.ref.namespace }, { signal: scope.context.signal });
+  const verdict = selectRuntime(runtimes.list(), {
+    name: scope.world.spec.runtime?.name,
+    namespace: scope.ref.namespace,
+    namespaceLabels: namespace.metadata.labels ?? {},
+  });
+  if (verdict.kind === "missing") {
+    throw new Waiting(verdict.reason, { message: verdict.message, remediation: verdict.remediation, afterMs: 60_000 });
+  }
+  const platform = verdict.runtime.status?.platform;
+  if (platform === "linux/amd64" || platform === "linux/arm64") return platform;
+  throw new Waiting("RuntimeNotReady", {
+    message: `Runtime ${verdict.runtime.metadata.name} has not reported its platform yet`,
+    remediation: "see the Runtime's conditions",
+    afterMs: 15_000,
+  });
+}

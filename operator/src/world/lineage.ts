@@ -1,0 +1,149 @@
+/**
+ * The lineage of a World as pure functions over its status: reserve a number, commit a version, give a number up, hold and
+ * let go. Nothing here reads a clock or calls anything; status-writer.ts turns the decisions into compare-and-swap writes.
+ */
+import type { CausedBy, WorldHolder, WorldPending, WorldStatus, WorldVersion } from "@agentworlds/crds";
+
+/** A reservation as asked for by a session (or by genesis, which has no sandbox and no base). */
+export interface ReservationRequest {
+  /** Operation id; the same id again finds what it reserved or committed before. */
+  readonly operation: string;
+  readonly sandbox?: { readonly name: string; readonly uid: string };
+  /** The digest the session's work is based on. Publishing over another head is refused. */
+  readonly base?: WorldVersion["digest"];
+  /** ISO time; becomes the version's creation time, so that a retry makes the same digest. */
+  readonly at: string;
+}
+
+export type ReservationVerdict =
+  /** Write `status` (pending and nextVersion), then publish under `pending.version`. */
+  | { readonly kind: "reserve"; readonly pending: WorldPending; readonly nextVersion: number }
+  /** An earlier try reserved already: go on with its number and time. */
+  | { readonly kind: "reserved"; readonly pending: WorldPending }
+  /** An earlier try committed already: there is nothing left to publish. */
+  | { readonly kind: "committed"; readonly version: WorldVersion }
+  | {
+      readonly kind: "refused";
+      readonly reason: "AnotherPublicationPending" | "NotTheHolder" | "BaseBehindHead";
+      readonly message: string;
+    };
+
+/** Rule 1: head moves by reservation, and only from the base the session started on. */
+export function judgeReservation(status: WorldStatus, request: ReservationRequest): ReservationVerdict {
+  const committed = status.versions?.find((version) => version.operation === request.operation);
+  if (committed) return { kind: "committed", version: committed };
+  const pending = status.pending;
+  if (pending && pending.operation === request.operation) return { kind: "reserved", pending };
+  if (pending) {
+    return {
+      kind: "refused",
+      reason: "AnotherPublicationPending",
+      message: `version ${pending.version} is being published by operation ${pending.operation}`,
+    };
+  }
+  if (request.sandbox && status.holder?.uid !== request.sandbox.uid) {
+    return {
+      kind: "refused",
+      reason: "NotTheHolder",
+      message: status.holder
+        ? `the World is held by Sandbox ${status.holder.sandbox}`
+        : "the session does not hold the World",
+    };
+  }
+  if (status.head?.digest !== request.base) {
+    return {
+      kind: "refused",
+      reason: "BaseBehindHead",
+      message: `the session is based on ${request.base ?? "nothing"}, head is ${status.head?.digest ?? "nothing"}`,
+    };
+  }
+  const version = status.nextVersion ?? 0;
+  return {
+    kind: "reserve",
+    nextVersion: version + 1,
+    pending: {
+      operation: request.operation,
+      version,
+      ...(request.sandbox ? { sandbox: request.sandbox } : {}),
+      ...(request.base === undefined ? {} : { base: request.base }),
+      since: request.at,
+    },
+  };
+}
+
+export type CommitVerdict =
+  | { readonly kind: "commit"; readonly patch: Pick<WorldStatus, "head" | "versions"> & { readonly pending: null } }
+  | { readonly kind: "committed" }
+  | { readonly kind: "refused"; readonly reason: "ReservationLost"; readonly message: string };
+
+/** The most entries `status.versions` may hold. Retention keeps it below; this is the wall behind retention. */
+export const MOST_VERSIONS = 128;
+
+/** One write appends the version, moves head and clears the reservation. */
+export function judgeCommit(
+  status: WorldStatus,
+  operation: string,
+  version: WorldVersion,
+  image: string,
+): CommitVerdict {
+  const versions = status.versions ?? [];
+  if (versions.some((known) => known.operation === operation)) return { kind: "committed" };
+  if (status.pending?.operation !== operation || status.pending.version !== version.version) {
+    return {
+      kind: "refused",
+      reason: "ReservationLost",
+      message: `operation ${operation} holds no reservation for version ${version.version}`,
+    };
+  }
+  return {
+    kind: "commit",
+    patch: {
+      head: { version: version.version, digest: version.digest, image },
+      versions: [...versions, version].slice(-MOST_VERSIONS),
+      pending: null,
+    },
+  };
+}
+
+export type HoldVerdict =
+  | { readonly kind: "hold"; readonly holder: WorldHolder }
+  | { readonly kind: "held" }
+  | { readonly kind: "refused"; readonly reason: "WorldHeld"; readonly message: string };
+
+/** Rule 2: one writer. A second Sandbox waits; a hold never ends by a time. */
+export function judgeHold(
+  status: WorldStatus,
+  claim: { sandbox: string; uid: string; causedBy: CausedBy; at: string },
+): HoldVerdict {
+  const { holder } = status;
+  if (holder?.uid === claim.uid) return { kind: "held" };
+  if (holder) {
+    return {
+      kind: "refused",
+      reason: "WorldHeld",
+      message: `held by Sandbox ${holder.sandbox} since ${holder.acquiredAt}`,
+    };
+  }
+  const rescue = status.rescues?.[0];
+  if (rescue) {
+    return {
+      kind: "refused",
+      reason: "WorldHeld",
+      message: `unpublished work of Sandbox ${rescue.sandbox?.name ?? "(gone)"} is kept on ${rescue.runtime}/${rescue.host} as ${rescue.computeId}: ${rescue.message}`,
+    };
+  }
+  return {
+    kind: "hold",
+    holder: { sandbox: claim.sandbox, uid: claim.uid, causedBy: claim.causedBy, acquiredAt: claim.at },
+  };
+}
+
+/** The version a Sandbox boots from: the one asked for, else head. */
+export function versionToBoot(
+  status: WorldStatus,
+  wanted: number | undefined,
+): Pick<WorldVersion, "version" | "digest"> | undefined {
+  if (wanted === undefined) return status.head && { version: status.head.version, digest: status.head.digest };
+  const found = status.versions?.find((version) => version.version === wanted);
+  return found && { version: found.version, digest: found.digest };
+}

@@ -1,0 +1,47 @@
+/** Which versions leave after a publication (DESIGN §4.11). A pure decision; the World controller carries it out. */
+import type { WorldVersion } from "@agentworlds/crds";
+
+export interface RetentionInput {
+  /** In lineage order, newest last. */
+  readonly versions: readonly WorldVersion[];
+  readonly headVersion: number | undefined;
+  /** `spec.retention.keepVersions`; below 1 removes nothing. */
+  readonly keepVersions: number;
+  /** `spec.retention.pinned`. */
+  readonly pinned: readonly number[];
+  /** Digests that a live Sandbox booted from or is based on. */
+  readonly inUse: ReadonlySet<string>;
+}
+
+export interface RetentionVerdict {
+  readonly keep: readonly WorldVersion[];
+  readonly remove: readonly WorldVersion[];
+  /** Versions beyond the limit that stay, and why. */
+  readonly skipped: readonly {
+    readonly version: number;
+    readonly reason: "Head" | "Pinned" | "InUse" | "SameDigest";
+  }[];
+}
+
+/** The newest N stay by lineage order; head, pinned and booted ones stay beyond it. */
+export function judgeRetention(input: RetentionInput): RetentionVerdict {
+  const { versions, keepVersions } = input;
+  if (keepVersions < 1 || versions.length <= keepVersions) return { keep: versions, remove: [], skipped: [] };
+  const candidates = versions.slice(0, versions.length - keepVersions);
+  const remove: WorldVersion[] = [];
+  const skipped: { version: number; reason: "Head" | "Pinned" | "InUse" | "SameDigest" }[] = [];
+  const reasonToStay = (version: WorldVersion) => {
+    if (version.version === input.headVersion) return "Head" as const;
+    if (input.pinned.includes(version.version)) return "Pinned" as const;
+    if (input.inUse.has(version.digest)) return "InUse" as const;
+    // Deleting a manifest deletes every tag of its digest (layers.md §1.3), so a twin keeps it alive.
+    if (versions.some((other) => other !== version && other.digest === version.digest)) return "SameDigest" as const;
+    return undefined;
+  };
+  for (const version of candidates) {
+    const reason = reasonToStay(version);
+    if (reason) skipped.push({ version: version.version, reason });
+    else remove.push(version);
+  }
+  return { keep: versions.filter((version) => !remove.includes(version)), remove, skipped };
+}

@@ -1,0 +1,263 @@
+/**
+ * The only module that writes `World.status` and the World's finalizer. Every write is a compare-and-swap: read, decide with
+ * the pure functions of lineage.ts, patch fields under the resourceVersion read, and decide again when somebody was faster.
+ */
+import type { CausedBy, World, WorldRescue, WorldStatus, WorldVersion } from "@agentworlds/crds";
+import type { ResourceClient } from "../kube/contract.ts";
+import { isConflict, isNotFound } from "../kube/errors.ts";
+import type { HoldVerdict, ReservationRequest, ReservationVerdict } from "./lineage.ts";
+import { judgeCommit, judgeHold, judgeReservation } from "./lineage.ts";
+
+/** A World by name and UID: a World of the same name and another UID is a stranger. */
+export interface WorldRef {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** The World named is not there any more, or is another one of the same name. */
+export class WorldGone extends Error {
+  override readonly name = "WorldGone";
+}
+
+/** Another writer was faster again and again. */
+export class StatusContention extends Error {
+  override readonly name = "StatusContention";
+}
+
+/** Present while the World is held, pending, or to be deleted with its content. */
+export const WORLD_FINALIZER = "agentworlds.dev/world";
+
+/** `null` removes a field, as in a JSON merge patch. */
+export type WorldStatusPatch = { readonly [Field in keyof WorldStatus]?: WorldStatus[Field] | null };
+
+const MOST_CONFLICTS = 20;
+
+export interface WorldStatusWriter {
+  /** Fresh read; throws `WorldGone`. */
+  read(ref: WorldRef, signal: AbortSignal): Promise<World>;
+  /** Rule 1: takes the next number for an operation, or finds what the operation has already. */
+  reserve(ref: WorldRef, request: ReservationRequest, signal: AbortSignal): Promise<ReservationVerdict>;
+  /** One write: append the version, move head, clear the reservation (and record genesis with version 0). */
+  commit(ref: WorldRef, commit: CommitRequest, signal: AbortSignal): Promise<void>;
+  /** Gives a reservation up; the number stays burned. */
+  abandon(ref: WorldRef, operation: string, signal: AbortSignal): Promise<void>;
+  /** Rule 2: one writer. Adds the finalizer first. */
+  hold(ref: WorldRef, claim: HoldClaim, signal: AbortSignal): Promise<HoldVerdict>;
+  /** Ends the hold of exactly this Sandbox. Another holder, or none, or no World is a success. */
+  letGo(ref: WorldRef, sandboxUid: string, signal: AbortSignal): Promise<void>;
+  /** Records unpublished work that is kept on a host; ends the hold in the same write. */
+  recordRescue(ref: WorldRef, rescue: WorldRescue, signal: AbortSignal): Promise<void>;
+  /** Drops a rescue whose container is gone. A World that is gone is a success. */
+  forgetRescue(ref: Omit<WorldRef, "uid">, operation: string, signal: AbortSignal): Promise<void>;
+  /** The deferred status write of the World controller: fields under the resourceVersion it read. */
+  summarise(world: World, patch: WorldStatusPatch, signal: AbortSignal): Promise<World>;
+  /** Adds or removes the World's finalizer under the resourceVersion read. */
+  setFinalizer(world: World, present: boolean, signal: AbortSignal): Promise<World>;
+}
+
+export interface CommitRequest {
+  readonly operation: string;
+  readonly version: WorldVersion;
+  /** `registry/repository@digest`, becomes `head.image`. */
+  readonly image: string;
+  readonly genesis?: WorldStatus["genesis"];
+}
+
+export interface HoldClaim {
+  readonly sandbox: string;
+  readonly uid: string;
+  readonly causedBy: CausedBy;
+  readonly at: string;
+}
+
+interface Decision<R> {
+  /** Absent: nothing to write. */
+  readonly patch?: WorldStatusPatch;
+  readonly result: R;
+}
+
+/** A published version that the World refuses to take. */
+export class CommitRefused extends Error {
+  override readonly name = "CommitRefused";
+}
+
+export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldStatusWriter {
+  async function read(ref: WorldRef, signal: AbortSignal): Promise<World> {
+    try {
+      const world = await worlds.get(ref, { signal });
+      if (world.metadata.uid === ref.uid) return world;
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+    throw new WorldGone(`World ${ref.namespace}/${ref.name} (${ref.uid}) does not exist any more`);
+  }
+
+  async function summarise(world: World, patch: WorldStatusPatch, signal: AbortSignal): Promise<World> {
+    const { name, namespace, resourceVersion } = world.metadata;
+    return worlds.patchStatus(
+      { name, ...(namespace === undefined ? {} : { namespace }) },
+      { metadata: { resourceVersion }, status: patch },
+      { signal },
+    );
+  }
+
+  async function update<R>(
+    ref: WorldRef,
+    decide: (world: World) => Promise<Decision<R>> | Decision<R>,
+    signal: AbortSignal,
+  ) {
+    for (let conflicts = 0; conflicts < MOST_CONFLICTS; conflicts++) {
+      try {
+        const world = await read(ref, signal);
+        const decision = await decide(world);
+        if (decision.patch) await summarise(world, decision.patch, signal);
+        return decision.result;
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+      }
+    }
+    throw new StatusContention(
+      `World ${ref.namespace}/${ref.name} was written by others ${MOST_CONFLICTS} times in a row`,
+    );
+  }
+
+  async function setFinalizer(world: World, present: boolean, signal: AbortSignal): Promise<World> {
+    const finalizers = world.metadata.finalizers ?? [];
+    if (finalizers.includes(WORLD_FINALIZER) === present) return world;
+    const { name, namespace, resourceVersion } = world.metadata;
+    return worlds.patch(
+      { name, ...(namespace === undefined ? {} : { namespace }) },
+      {
+        metadata: {
+          resourceVersion,
+          finalizers: present
+            ? [...finalizers, WORLD_FINALIZER]
+            : finalizers.filter((finalizer) => finalizer !== WORLD_FINALIZER),
+        },
+      },
+      { signal },
+    );
+  }
+
+  /** Like `update`, for a hold: the finalizer must be there before the holder is. */
+  async function hold(ref: WorldRef, claim: HoldClaim, signal: AbortSignal): Promise<HoldVerdict> {
+    for (let conflicts = 0; conflicts < MOST_CONFLICTS; conflicts++) {
+      try {
+        const world = await read(ref, signal);
+        if (world.metadata.deletionTimestamp)
+          throw new WorldGone(`World ${ref.namespace}/${ref.name} is being deleted`);
+        const verdict = judgeHold(statusOf(world), claim);
+        if (verdict.kind === "hold") {
+          const guarded = await setFinalizer(world, true, signal);
+          await summarise(guarded, { holder: verdict.holder }, signal);
+        }
+        return verdict;
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+      }
+    }
+    throw new StatusContention(
+      `World ${ref.namespace}/${ref.name} was written by others ${MOST_CONFLICTS} times in a row`,
+    );
+  }
+
+  return {
+    read,
+    summarise,
+    setFinalizer,
+    hold,
+
+    reserve: (ref, request, signal) =>
+      update<ReservationVerdict>(
+        ref,
+        (world) => {
+          const verdict = judgeReservation(statusOf(world), request);
+          return verdict.kind === "reserve"
+            ? { result: verdict, patch: { pending: verdict.pending, nextVersion: verdict.nextVersion } }
+            : { result: verdict };
+        },
+        signal,
+      ),
+
+    commit: (ref, request, signal) =>
+      update<void>(
+        ref,
+        (world) => {
+          const verdict = judgeCommit(statusOf(world), request.operation, request.version, request.image);
+          if (verdict.kind === "refused") throw new CommitRefused(verdict.message);
+          if (verdict.kind === "committed") return { result: undefined };
+          return {
+            result: undefined,
+            patch: { ...verdict.patch, ...(request.genesis === undefined ? {} : { genesis: request.genesis }) },
+          };
+        },
+        signal,
+      ),
+
+    abandon: (ref, operation, signal) =>
+      update<void>(
+        ref,
+        (world) =>
+          world.status?.pending?.operation === operation
+            ? { result: undefined, patch: { pending: null } }
+            : { result: undefined },
+        signal,
+      ),
+
+    async letGo(ref, sandboxUid, signal) {
+      try {
+        await update<void>(
+          ref,
+          (world) =>
+            world.status?.holder?.uid === sandboxUid
+              ? { result: undefined, patch: { holder: null } }
+              : { result: undefined },
+          signal,
+        );
+      } catch (error) {
+        if (!(error instanceof WorldGone)) throw error;
+      }
+    },
+
+    async forgetRescue({ namespace, name }, operation, signal) {
+      let uid: string;
+      try {
+        uid = (await worlds.get({ namespace, name }, { signal })).metadata.uid;
+      } catch (error) {
+        if (isNotFound(error)) return;
+        throw error;
+      }
+      await update<void>(
+        { namespace, name, uid },
+        ({ status }) => {
+          const rescues = status?.rescues ?? [];
+          const left = rescues.filter((rescue) => rescue.operation !== operation);
+          return { result: undefined, ...(left.length === rescues.length ? {} : { patch: { rescues: left } }) };
+        },
+        signal,
+      );
+    },
+
+    recordRescue: (ref, rescue, signal) =>
+      update<void>(
+        ref,
+        (world) => {
+          const rescues = world.status?.rescues ?? [];
+          const known = rescues.some((other) => other.operation === rescue.operation);
+          return {
+            result: undefined,
+            patch: {
+              ...(known ? {} : { rescues: [...rescues, rescue] }),
+              ...(world.status?.holder?.uid === rescue.sandbox?.uid ? { holder: null } : {}),
+              ...(world.status?.pending?.operation === rescue.operation ? { pending: null } : {}),
+            },
+          };
+        },
+        signal,
+      ),
+  };
+}
+
+/** The status of a World whose API server has not yet defaulted it. */
+export const statusOf = (world: World): WorldStatus => world.status ?? { observedGeneration: -1 };
