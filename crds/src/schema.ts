@@ -83,8 +83,7 @@ export const quantity = () =>
   rule(
     z.union([integer(1, Number.MAX_SAFE_INTEGER), word(32)]).meta({ "x-kubernetes-int-or-string": true }),
     {
-      // `type(self) == int` first: quantity() takes a string only.
-      rule: "type(self) == int || (isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0')))",
+      rule: "type(self) == int ? int(self) > 0 : isQuantity(string(self)) && quantity(string(self)).isGreaterThan(quantity('0'))",
       message: "must be a Kubernetes quantity above zero, such as 500m, 2 or 2Gi",
     },
     (value) => isQuantity(value),

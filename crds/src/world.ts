@@ -59,7 +59,7 @@ const sessionSchema = rule(
   }),
   {
     rule: "self.ttlSeconds <= self.maxLifetimeSeconds",
-    message: "ttlSeconds must not be greater than maxLifetimeSeconds (14400 when unset)",
+    message: "ttlSeconds (900 when unset) must not be greater than maxLifetimeSeconds (14400 when unset)",
     fieldPath: ".ttlSeconds",
   },
   (session) => session.ttlSeconds <= session.maxLifetimeSeconds,
