@@ -14,8 +14,8 @@ export interface PartsFile {
   registry: { url: string; host: string };
   /** Name (`busybox`) to image reference. */
   baseImages: Record<string, string>;
-  /** Every process the keeper started. */
-  pids: number[];
+  /** The processes that the keeper started. */
+  processes: ProcessIdentity[];
 }
 
 /** Reads a parts file. @throws PartFailed when it is not one; ENOENT when there is none. */
@@ -31,6 +31,6 @@ function isPartsFile(value: unknown): value is PartsFile {
     value !== null &&
     "version" in value &&
     value.version === 1 &&
-    ["keeper", "controlPlane", "engine", "registry", "baseImages", "pids"].every((key) => key in value)
+    ["keeper", "controlPlane", "engine", "registry", "baseImages", "processes"].every((key) => key in value)
   );
 }
