@@ -1,0 +1,105 @@
+import * as z from "zod";
+import { LONGEST_TIMER_MS } from "../reconciler/clock.ts";
+import type { ExecRequest } from "../runtime/contract.ts";
+import { isoTime, keepAlive, type OpenSession, openForWork, touchAfterWork } from "./activity.ts";
+import { readJson } from "./body.ts";
+import { type Answer, type Call, driverOf, json, onlyParameters, type Parts } from "./call.ts";
+import { badRequest } from "./failure.ts";
+
+/** When a client states none and comes directly; through kube-apiserver it is that hop's limit. */
+const DEFAULT_TIMEOUT_SECONDS = 60;
+/** The driver ends the command at its timeout; a driver that does not is given up on after this much more. */
+const GRACE_MS = 15_000;
+
+const noNul = (max: number) =>
+  z
+    .string()
+    .max(max)
+    .refine((text) => !text.includes("\0"), "must not hold NUL");
+
+const bodySchema = z.strictObject({
+  command: z.array(noNul(131_072)).min(1).max(4_096),
+  env: z.record(z.string().regex(/^[^=\0]{1,256}$/, "must be a variable name"), noNul(131_072)).optional(),
+  workingDir: noNul(4_096).optional(),
+  user: noNul(256).optional(),
+  stdin: z.base64().optional(),
+  timeoutSeconds: z.number().positive().max(2_592_000).optional(),
+});
+
+/** POST exec: one command, its whole output in the answer. */
+export async function exec(call: Call, parts: Parts): Promise<Answer> {
+  onlyParameters(call.query, []);
+  const body = await readJson(call.request, bodySchema, {
+    maxBytes: parts.limits.execBodyBytes,
+    signal: call.signal,
+  });
+  const proxied = call.identity.via === "Proxied";
+  checkProxiedTimeout(body.timeoutSeconds, proxied, parts.limits.proxiedExecSeconds);
+  const session = await openForWork(call, parts);
+  const seconds =
+    body.timeoutSeconds ??
+    (proxied ? Math.min(DEFAULT_TIMEOUT_SECONDS, parts.limits.proxiedExecSeconds) : DEFAULT_TIMEOUT_SECONDS);
+  const timeoutMs = withinLifetime(seconds * 1_000, session, {
+    now: parts.clock.now(),
+    stated: body.timeoutSeconds !== undefined,
+  });
+  const request = {
+    command: body.command,
+    timeoutMs,
+    ...(body.env === undefined ? {} : { env: body.env }),
+    ...(body.workingDir === undefined ? {} : { workingDir: body.workingDir }),
+    ...(body.user === undefined ? {} : { user: body.user }),
+    ...(body.stdin === undefined ? {} : { stdin: Buffer.from(body.stdin, "base64") }),
+  } satisfies ExecRequest;
+  const record = await runAlive(call, parts, session, request);
+  const after = await touchAfterWork(call, parts, session);
+  return json(200, {
+    exitCode: record.exitCode,
+    signal: record.signal,
+    stdout: base64(record.stdout),
+    stderr: base64(record.stderr),
+    timedOut: record.timedOut,
+    durationMs: record.durationMs,
+    // Null: the session ended while the command ran.
+    expiresAt: after === undefined ? null : isoTime(after.expiresAt),
+  });
+}
+
+/** Runs the command; as long as it runs the session does not expire under it (rule 4). */
+async function runAlive(call: Call, parts: Parts, session: OpenSession, request: ExecRequest & { timeoutMs: number }) {
+  const finished = new AbortController();
+  const alive = keepAlive(call, parts, { ...session, until: finished.signal });
+  try {
+    const deadline = AbortSignal.timeout(Math.min(request.timeoutMs + GRACE_MS, LONGEST_TIMER_MS));
+    const signal = AbortSignal.any([call.signal, deadline]);
+    const driver = await driverOf(parts, session.compute, signal);
+    return await driver.exec(session.compute.id, request, signal);
+  } finally {
+    finished.abort();
+    await alive;
+  }
+}
+
+function checkProxiedTimeout(stated: number | undefined, proxied: boolean, limit: number): void {
+  if (!proxied || stated === undefined || stated <= limit) return;
+  throw badRequest(
+    "TimeoutTooLong",
+    `timeoutSeconds is ${stated}, but kube-apiserver cuts a request after 60 s: at most ${limit} through it`,
+    `state at most ${limit}, run the command in the background, or call the gateway's own endpoint`,
+  );
+}
+
+/** A command outlives no session: a stated timeout beyond the lifetime is refused, the default one shortened. */
+function withinLifetime(wishMs: number, session: OpenSession, facts: { now: number; stated: boolean }): number {
+  const leftMs = Math.max(1_000, session.lifetimeEndsAt - facts.now);
+  if (wishMs <= leftMs) return wishMs;
+  if (!facts.stated) return leftMs;
+  throw badRequest(
+    "BeyondLifetime",
+    `timeoutSeconds reaches beyond the session's lifetime, which ends at ${isoTime(session.lifetimeEndsAt)}`,
+    `state at most ${Math.floor(leftMs / 1_000)}`,
+  );
+}
+
+const base64 = (bytes: Uint8Array): string =>
+  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");

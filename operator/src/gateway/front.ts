@@ -1,0 +1,114 @@
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Logger } from "pino";
+import { sendAnswer, sendFailure, sendJson } from "./answer.ts";
+import type { Authenticator } from "./authentication.ts";
+import { type Authorizer, attemptsToReview } from "./authorization.ts";
+import { type Answer, type Call, json, onlyParameters, type Parts } from "./call.ts";
+import { discoveryDocument } from "./discovery.ts";
+import { exec } from "./exec.ts";
+import { asFailure, badRequest, Failure } from "./failure.ts";
+import { readFile, writeFile } from "./files.ts";
+import type { InFlightLimit } from "./in-flight.ts";
+import { splitTarget } from "./request-target.ts";
+import { type Action, type Route, routeOf } from "./routes.ts";
+import { sessionView } from "./session.ts";
+import { close, snapshot } from "./slow-verb.ts";
+import { touch } from "./touch-verb.ts";
+
+/** What the front of the gateway needs to take a request to its handler. */
+export interface FrontParts {
+  readonly authenticator: Authenticator;
+  readonly authorizer: Authorizer;
+  readonly parts: Parts;
+  /** All requests of one identity, and those that hold whole bodies in memory. */
+  readonly requests: InFlightLimit;
+  readonly execs: InFlightLimit;
+  readonly logger: Logger;
+  /** Aborts when requests under way are to be given up. */
+  readonly signal: AbortSignal;
+  readonly draining: AbortSignal;
+  /** Whether `/readyz` says so. */
+  ready(): boolean;
+}
+
+type Handler = (call: Call, parts: Parts) => Promise<Answer>;
+
+const handlers: Readonly<Record<Action, Handler>> = {
+  async view(call, parts) {
+    onlyParameters(call.query, ["fieldSelector", "resourceVersion"]);
+    return json(200, sessionView(await parts.reader.get(call.route.sandbox, call.signal)));
+  },
+  exec,
+  readFile,
+  writeFile,
+  touch,
+  snapshot,
+  close,
+};
+
+/** Time to authenticate and authorise. */
+const ADMISSION_DEADLINE_MS = 15_000;
+
+/** One request from its raw target to its answer: split, authenticate, route, authorise, handle. Never rejects. */
+export async function serve(front: FrontParts, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const gone = new AbortController();
+  response.once("close", () => {
+    if (!response.writableFinished) gone.abort(new DOMException("the client went away", "AbortError"));
+  });
+  const signal = AbortSignal.any([gone.signal, front.signal]);
+  const logger = front.logger.child({ requestId: randomUUID(), method: request.method });
+  let route: Route | undefined;
+  try {
+    const split = splitTarget(request.url ?? "");
+    if (split.kind === "refused") throw badRequest(split.code, split.message);
+    const { segments, query } = split;
+    if (isHealth(segments)) return answerHealth(front, segments[0], response);
+
+    const admission = AbortSignal.any([signal, AbortSignal.timeout(ADMISSION_DEADLINE_MS)]);
+    const identity = await front.authenticator.authenticate(request, admission);
+    using _place = front.requests.enter(identity.user);
+    const document = request.method === "GET" ? discoveryDocument(segments) : undefined;
+    if (document !== undefined) return sendJson(response, 200, document);
+
+    route = routeOf(request.method ?? "", segments);
+    const { sandbox, verb, subresource, reachesIntoSession } = route;
+    const attempt = { verb, ...sandbox, resource: "sandboxes", subresource };
+    await front.authorizer.require(
+      identity,
+      attemptsToReview(attempt, { via: identity.via, reachesIntoSession }),
+      admission,
+    );
+    using _heavy = route.action === "exec" ? front.execs.enter(identity.user) : undefined;
+    const call: Call = { route, identity, query, request, logger, signal, draining: front.draining };
+    await sendAnswer(response, await handlers[route.action](call, front.parts), signal);
+    logger.debug({ action: route.action, user: identity.user, ...sandbox }, "served");
+  } catch (error) {
+    answerError({ request, response, logger }, error, route);
+  }
+}
+
+function answerError(
+  exchange: { request: IncomingMessage; response: ServerResponse; logger: Logger },
+  error: unknown,
+  route: Route | undefined,
+): void {
+  const failure = error instanceof Failure ? error : asFailure(error);
+  const about = { code: failure.code, status: failure.status, action: route?.action, ...route?.sandbox };
+  // A refusal is the client's business; what the gateway could not do is the operator's.
+  if (failure.status >= 500) exchange.logger.error({ ...about, err: failure.cause ?? failure }, "request failed");
+  else exchange.logger.debug(about, "request refused");
+  sendFailure(exchange, failure, route?.sandbox.name);
+}
+
+const HEALTH = ["healthz", "livez", "readyz"];
+
+const isHealth = (segments: readonly string[]): boolean => segments.length === 1 && HEALTH.includes(segments[0] ?? "");
+
+/** Plain text and without authentication, as probes expect it. */
+function answerHealth(front: FrontParts, name: string | undefined, response: ServerResponse): void {
+  const healthy = name !== "readyz" || front.ready();
+  const text = healthy ? "ok" : "not ready";
+  response.writeHead(healthy ? 200 : 503, { "content-type": "text/plain", "content-length": text.length });
+  response.end(text);
+}

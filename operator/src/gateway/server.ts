@@ -1,0 +1,315 @@
+import type { ServerResponse } from "node:http";
+import { createServer, type Server } from "node:https";
+import type { AddressInfo } from "node:net";
+import { SANDBOXES } from "@agentworlds/crds";
+import type { Logger } from "pino";
+import type { KubeClient } from "../kube/contract.ts";
+import type { Clock } from "../reconciler/clock.ts";
+import { ApiRegistration, type Backend, GATEWAY_SERVICE } from "./apiservice.ts";
+import { Authenticator } from "./authentication.ts";
+import { Authorizer } from "./authorization.ts";
+import type { CallLimits, DriverLookup } from "./call.ts";
+import { pause } from "./follow-object.ts";
+import { type FrontParts, serve } from "./front.ts";
+import { InFlightLimit } from "./in-flight.ts";
+import { type SandboxReader, SandboxWriter } from "./sandbox-store.ts";
+import { ServingCertificate } from "./serving-certificate.ts";
+import type { ServingMaterial } from "./serving-material.ts";
+import { TrustAnchor } from "./trust-anchor.ts";
+
+export interface GatewayConfig {
+  /** The installation's namespace, `agent-worlds-system`. */
+  readonly namespace: string;
+  /** Unique name of this gateway, a DNS label; name of its Lease. */
+  readonly name: string;
+  /** Address to listen on. */
+  readonly host: string;
+  /** 0: any free port. */
+  readonly port: number;
+  /** DNS names and addresses for the certificate besides `localhost` and the Service's. */
+  readonly names?: readonly string[];
+  /** How kube-apiserver reaches the gateways; absent: aggregation is off and only direct clients are served. */
+  readonly aggregation?: Backend;
+  readonly limits?: Partial<CallLimits>;
+  /** Requests one identity may have under way. Default 512, of them 64 execs, which hold their bodies in memory. */
+  readonly requestsPerIdentity?: number;
+  readonly execsPerIdentity?: number;
+  /** How long requests under way may go on after a stop. Default 25 s. */
+  readonly drainMs?: number;
+}
+
+export interface GatewayOptions {
+  readonly kube: KubeClient;
+  readonly sandboxes: SandboxReader;
+  readonly drivers: DriverLookup;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly config: GatewayConfig;
+  /** Its abort is a call of `stop`. */
+  readonly signal: AbortSignal;
+}
+
+/** A gateway that serves. */
+export interface Gateway extends AsyncDisposable {
+  readonly port: number;
+  /** PEM bundle for direct clients. */
+  readonly caBundle: string;
+  /** Withdraws or hands over the registration, lets requests under way finish, closes. May be called again. */
+  stop(): Promise<void>;
+  /** Ends at once without withdrawing anything, as a killed process would; for tests of what is left behind. */
+  abandon(): Promise<void>;
+}
+
+export const DEFAULT_LIMITS: CallLimits = {
+  execBodyBytes: 20 * 1024 * 1024,
+  longPollMs: 45_000,
+  proxiedExecSeconds: 50,
+  stallMs: 60_000,
+};
+
+/**
+ * Starts a gateway: certificate, request-header CA, listening, registration, in that order. Waits for an API server that
+ * is away; rejects only when the signal aborts or the port cannot be had.
+ */
+export async function createGateway(options: GatewayOptions): Promise<Gateway> {
+  const { kube, clock, config, logger } = options;
+  options.signal.throwIfAborted();
+  const background = new AbortController();
+  const starting = AbortSignal.any([options.signal, background.signal]);
+  const certificate = new ServingCertificate({
+    kube,
+    clock,
+    logger,
+    namespace: config.namespace,
+    names: servingNames(config),
+  });
+  const trust = new TrustAnchor({ kube, clock, logger });
+  const running = new Running(options, background);
+
+  let material = await untilDone(() => certificate.ensure(starting), { clock, logger, signal: starting });
+  const firstTrust = Promise.withResolvers<void>();
+  const server = createServer({
+    ...tlsOf(material, trust),
+    requestCert: true,
+    // An unknown client certificate is no identity, but no error either: a bearer token may follow.
+    rejectUnauthorized: false,
+    minVersion: "TLSv1.2",
+    headersTimeout: 10_000,
+    // Files are streamed for as long as bytes move; bodies have deadlines of their own.
+    requestTimeout: 0,
+    // Above the 90 s after which Go drops idle connections, so that it is never the server that closes under a request.
+    keepAliveTimeout: 120_000,
+  });
+  const useTls = () => server.setSecureContext(tlsOf(material, trust));
+  running.keep(
+    trust.follow(() => {
+      useTls();
+      firstTrust.resolve();
+    }, background.signal),
+  );
+  await Promise.race([firstTrust.promise, aborted(starting)]);
+
+  const front = running.front(trust);
+  server.on("request", (request, response) => running.track(serve(front, request, response), response));
+  server.on("clientError", (_error, socket) => socket.destroy());
+  const port = await listen(server, config);
+  const registration = register(options, { port, caBundle: material.caBundle });
+  running.serving(server, registration);
+  running.keep(
+    certificate.keepFresh(async (next) => {
+      await registration?.trust(next.caBundle, background.signal);
+      material = next;
+      useTls();
+    }, background.signal),
+  );
+  if (registration !== undefined) running.keep(registration.keep(background.signal));
+  options.signal.addEventListener("abort", () => void running.stop(), { once: true });
+  logger.info({ port }, "the gateway serves");
+  return {
+    port,
+    get caBundle() {
+      return material.caBundle;
+    },
+    stop: () => running.stop(),
+    abandon: () => running.abandon(),
+    [Symbol.asyncDispose]: () => running.stop(),
+  };
+}
+
+/** What runs, and how it ends. */
+class Running {
+  readonly #options: GatewayOptions;
+  readonly #background: AbortController;
+  readonly #draining = new AbortController();
+  readonly #givenUp = new AbortController();
+  readonly #loops: Promise<void>[] = [];
+  readonly #requests = new Set<Promise<void>>();
+  #server: Server | undefined;
+  #registration: ApiRegistration | undefined;
+  #stopped: Promise<void> | undefined;
+
+  constructor(options: GatewayOptions, background: AbortController) {
+    this.#options = options;
+    this.#background = background;
+  }
+
+  serving(server: Server, registration: ApiRegistration | undefined): void {
+    this.#server = server;
+    this.#registration = registration;
+  }
+
+  /** A loop that lives as long as the gateway. */
+  keep(loop: Promise<void>): void {
+    this.#loops.push(
+      loop.catch((error: unknown) => {
+        if (!this.#background.signal.aborted) this.#options.logger.error({ err: error }, "a loop of the gateway ended");
+      }),
+    );
+  }
+
+  /** Counts a request as under way until its answer was handed to the kernel. */
+  track(served: Promise<void>, response: ServerResponse): void {
+    const request = served.then(() => sent(response));
+    this.#requests.add(request);
+    request.finally(() => this.#requests.delete(request));
+  }
+
+  front(trust: TrustAnchor): FrontParts {
+    const { kube, clock, logger, config, sandboxes, drivers } = this.#options;
+    return {
+      authenticator: new Authenticator({ kube, clock, trust: () => trust.current }),
+      authorizer: new Authorizer({ kube, clock }),
+      parts: {
+        reader: sandboxes,
+        writer: new SandboxWriter({ kube, reader: sandboxes, clock }),
+        sandboxes: kube.resource(SANDBOXES),
+        drivers,
+        clock,
+        limits: { ...DEFAULT_LIMITS, ...config.limits },
+      },
+      requests: new InFlightLimit(config.requestsPerIdentity ?? 512, "requests"),
+      execs: new InFlightLimit(config.execsPerIdentity ?? 64, "commands"),
+      logger,
+      signal: this.#givenUp.signal,
+      draining: this.#draining.signal,
+      ready: () => this.#server?.listening === true && !this.#draining.signal.aborted,
+    };
+  }
+
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  /** Order matters: first nobody is sent here any more, then nobody is accepted, then who is here may finish. */
+  async #stop(): Promise<void> {
+    const { clock, config, logger } = this.#options;
+    this.#background.abort();
+    await Promise.all(this.#loops);
+    try {
+      await this.#registration?.leave(AbortSignal.timeout(15_000));
+    } catch (error) {
+      logger.error(
+        { err: error },
+        "the registration could not be withdrawn; the controller will, when the Lease is stale",
+      );
+    }
+    this.#draining.abort();
+    const closed = this.#stopListening();
+    const drained = new AbortController();
+    const finished = Promise.allSettled(this.#requests).then(() => drained.abort());
+    await Promise.race([finished, pause(clock, config.drainMs ?? 25_000, drained.signal)]);
+    drained.abort();
+    await this.#cut(closed);
+  }
+
+  abandon(): Promise<void> {
+    this.#stopped ??= (async () => {
+      this.#background.abort();
+      await Promise.all([...this.#loops, this.#cut(this.#stopListening())]);
+    })();
+    return this.#stopped;
+  }
+
+  /** Accepts nobody any more; resolves when the last connection is gone. */
+  #stopListening(): Promise<void> {
+    const server = this.#server;
+    if (server?.listening !== true) return Promise.resolve();
+    return new Promise((resolve) => server.close(() => resolve()));
+  }
+
+  /** Gives up what is still under way. */
+  async #cut(closed: Promise<void>): Promise<void> {
+    this.#givenUp.abort(new DOMException("the gateway stops", "AbortError"));
+    this.#server?.closeAllConnections();
+    await closed;
+    await Promise.allSettled(this.#requests);
+  }
+}
+
+const sent = (response: ServerResponse): Promise<void> =>
+  new Promise((resolve) => {
+    if (response.writableFinished || response.destroyed) resolve();
+    else response.once("close", resolve);
+  });
+
+function register(options: GatewayOptions, facts: { port: number; caBundle: string }): ApiRegistration | undefined {
+  const { kube, clock, logger, config } = options;
+  if (config.aggregation === undefined) return undefined;
+  return new ApiRegistration({
+    kube,
+    clock,
+    logger,
+    namespace: config.namespace,
+    gateway: config.name,
+    backend: config.aggregation,
+    ...facts,
+  });
+}
+
+function tlsOf(material: ServingMaterial, trust: TrustAnchor): { cert: string; key: string; ca: string[] } {
+  // An empty list trusts no client certificate; left out, it would trust every public authority.
+  const ca = trust.current === undefined ? [] : [trust.current.ca];
+  return { cert: material.certificate, key: material.key, ca };
+}
+
+function servingNames(config: GatewayConfig): string[] {
+  const service = `${GATEWAY_SERVICE}.${config.namespace}`;
+  const own = ["localhost", "127.0.0.1", "::1", `${service}.svc`, service, `${service}.svc.cluster.local`];
+  return [...new Set([...own, ...(config.names ?? [])])];
+}
+
+function listen(server: Server, config: GatewayConfig): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  server.once("error", reject);
+  server.listen(config.port, config.host, () => {
+    server.off("error", reject);
+    const address: AddressInfo | string | null = server.address();
+    if (address === null || typeof address === "string") reject(new Error("the gateway listens on no port"));
+    else resolve(address.port);
+  });
+  return promise;
+}
+
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    const onAbort = () => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    else signal.addEventListener("abort", onAbort, { once: true });
+  });
+
+/** Tries again with a growing pause until it succeeds or the signal aborts: an outage of any length heals by itself. */
+async function untilDone<R>(
+  attempt: () => Promise<R>,
+  options: { clock: Clock; logger: Logger; signal: AbortSignal },
+): Promise<R> {
+  for (let pauseMs = 200; ; pauseMs = Math.min(pauseMs * 2, 10_000)) {
+    try {
+      return await attempt();
+    } catch (error) {
+      options.signal.throwIfAborted();
+      options.logger.warn({ err: error }, "the gateway cannot start yet; trying again");
+    }
+    await options.clock.sleep(pauseMs, options.signal);
+  }
+}

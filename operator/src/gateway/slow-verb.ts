@@ -1,0 +1,134 @@
+import { randomUUID } from "node:crypto";
+import { clip, LIMITS, type Sandbox, type SandboxRequestResult, sandboxSchema } from "@agentworlds/crds";
+import * as z from "zod";
+import { isoTime } from "./activity.ts";
+import { readJson } from "./body.ts";
+import { type Answer, type Call, json, onlyParameters, type Parts } from "./call.ts";
+import { Failure } from "./failure.ts";
+import { followObject } from "./follow-object.ts";
+import { appendRequest, type NewRequest } from "./requests.ts";
+import { type Decision, noSuchSandbox, replaced } from "./sandbox-store.ts";
+import { closed, notRunning, sessionState } from "./session.ts";
+import { noPlace } from "./touch-verb.ts";
+
+const idSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9][-_.A-Za-z0-9]{0,63}$/, "must be 1 to 64 letters, digits, '-', '_' or '.'");
+const description = z.string().max(LIMITS.description).optional();
+const snapshotSchema = z.strictObject({ id: idSchema.optional(), description });
+const closeSchema = z.strictObject({
+  id: idSchema.optional(),
+  description,
+  policy: z.enum(["Snapshot", "Discard"]).optional(),
+});
+
+const BODY = 65_536;
+
+/** POST snapshot: a version of the running session, made by the leading controller. */
+export async function snapshot(call: Call, parts: Parts): Promise<Answer> {
+  onlyParameters(call.query, []);
+  const body = await readJson(call.request, snapshotSchema, { maxBytes: BODY, signal: call.signal });
+  return ask(call, parts, {
+    verb: "Snapshot",
+    id: body.id ?? randomUUID(),
+    parameters: body.description === undefined ? {} : { description: body.description },
+  });
+}
+
+/** POST close: ends the session for good. */
+export async function close(call: Call, parts: Parts): Promise<Answer> {
+  onlyParameters(call.query, []);
+  const body = await readJson(call.request, closeSchema, { maxBytes: BODY, signal: call.signal });
+  return ask(call, parts, {
+    verb: "Close",
+    id: body.id ?? randomUUID(),
+    parameters: {
+      ...(body.description === undefined ? {} : { description: body.description }),
+      ...(body.policy === undefined ? {} : { closePolicy: body.policy }),
+    },
+  });
+}
+
+type Wish = Required<Pick<NewRequest, "id" | "parameters">> & { readonly verb: "Snapshot" | "Close" };
+
+/** Puts the wish into status, once per id, and waits for the controller's word, or answers 202 when that takes long. */
+async function ask(call: Call, parts: Parts, wish: Wish): Promise<Answer> {
+  const ref = call.route.sandbox;
+  const request: NewRequest = {
+    id: wish.id,
+    verb: wish.verb,
+    ...(Object.keys(wish.parameters).length === 0 ? {} : { parameters: wish.parameters }),
+    user: clip(call.identity.user, LIMITS.user),
+    at: isoTime(parts.clock.now()),
+  };
+  const { sandbox } = await parts.writer.update({
+    ref,
+    decide: (current) => decide(current, request),
+    signal: call.signal,
+  });
+  const { uid } = sandbox.metadata;
+  const patience = AbortSignal.any([call.signal, call.draining, AbortSignal.timeout(parts.limits.longPollMs)]);
+
+  const first = answerIn(sandbox, wish);
+  if (first !== undefined) return first;
+  const states = followObject({
+    client: parts.sandboxes,
+    ref,
+    clock: parts.clock,
+    signal: patience,
+    from: sandbox,
+    onError: (error) => call.logger.warn({ err: error }, "watching a Sandbox failed; trying again"),
+  });
+  for await (const state of states) {
+    if (state === undefined) throw noSuchSandbox(ref);
+    if (state.metadata.uid !== uid) throw replaced(ref);
+    const answer = answerIn(sandboxSchema.parse(state), wish);
+    if (answer !== undefined) return answer;
+  }
+  call.signal.throwIfAborted();
+  return json(202, { id: wish.id, done: false });
+}
+
+/** A repeated id asks for nothing new, whatever the session has become in between. */
+function decide(sandbox: Sandbox, request: NewRequest): Decision<void> {
+  const appended = appendRequest(sandbox.status.requests ?? [], request);
+  if (appended.kind === "known") return { result: undefined };
+  if (appended.kind === "conflict") throw idReused(request, appended.request.verb);
+  const state = sessionState(sandbox);
+  if (request.verb === "Snapshot" && state.kind !== "Running") throw notRunning(sandbox, state);
+  // A close of what is closed is done; its version is in status.
+  if (state.kind === "Closed") return { result: undefined };
+  if (appended.kind === "full") throw noPlace(sandbox.metadata.name);
+  return { write: { requests: appended.requests }, result: undefined };
+}
+
+/** The recorded outcome of the wish; `undefined` while there is none. Throws when it is not a success. */
+function answerIn(sandbox: Sandbox, wish: Wish): Answer | undefined {
+  const result = sandbox.status.requests?.find((request) => request.id === wish.id)?.result;
+  if (result !== undefined) return done(wish, result);
+  const end = sandbox.status.closed;
+  if (end === undefined) return undefined;
+  if (wish.verb === "Snapshot") throw closed(sandbox);
+  return done(wish, { ...end, outcome: "Succeeded" });
+}
+
+function done(wish: Wish, result: SandboxRequestResult): Answer {
+  if (result.outcome === "Succeeded") return json(200, { id: wish.id, done: true, ...result });
+  throw new Failure({
+    status: result.outcome === "Refused" ? 409 : 500,
+    code: result.code ?? `${wish.verb}${result.outcome}`,
+    message: result.message ?? `the ${wish.verb.toLowerCase()} was not done`,
+    remediation:
+      result.outcome === "Refused"
+        ? "a repetition would be refused too: look at the Sandbox's conditions"
+        : "look at the Sandbox's conditions, then ask again with another id",
+  });
+}
+
+const idReused = (request: NewRequest, verb: string): Failure =>
+  new Failure({
+    status: 409,
+    code: "IdReused",
+    message: `the id ${request.id} was used for a ${verb.toLowerCase()} of this Sandbox`,
+    remediation: "use a new id for each thing you ask for",
+  });
