@@ -6,6 +6,8 @@ export interface Descriptor {
   readonly digest: Digest;
   readonly size: number;
   readonly annotations?: Readonly<Record<string, string>>;
+  /** Where a foreign layer is to be had. Images with such layers are refused as a source. */
+  readonly urls?: readonly string[];
   readonly platform?: { readonly os: string; readonly architecture: string; readonly variant?: string };
 }
 
