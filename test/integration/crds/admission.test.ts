@@ -1,0 +1,300 @@
+/** Who created an object is kept, and nobody takes a Secret they may not read. All of it by policies in the API server. */
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { CREATED_BY, sandboxSchema, worldSchema } from "@agentworlds/crds";
+import { z } from "zod";
+import { controlPlane, eventually } from "../../kit/index.ts";
+import {
+  type Answer,
+  Api,
+  createNamespace,
+  installKinds,
+  installPolicies,
+  kubectl,
+  kubectlOk,
+  manifest,
+  pathOf,
+} from "./api.ts";
+
+// An own control plane: one object must be older than the policies, and a policy is taken away at the end.
+const cluster = await controlPlane({ own: true });
+await using setup = new AsyncDisposableStack();
+setup.use(cluster);
+const admin = setup.use(await Api.open(cluster.kubeconfigPath));
+const identities = {
+  alice: await cluster.kubeconfigFor({ user: "alice" }),
+  bob: await cluster.kubeconfigFor({ user: "bob" }),
+  // A name that would break out of a JSON string, were it not escaped.
+  mallory: await cluster.kubeconfigFor({ user: 'm"allory\\","agent":"x' }),
+  tabbed: await cluster.kubeconfigFor({ user: "tab\tbed" }),
+  serviceAccount: await cluster.kubeconfigFor({ user: "system:serviceaccount:ci:runner" }),
+};
+const alice = setup.use(await Api.open(identities.alice));
+const bob = setup.use(await Api.open(identities.bob));
+const mallory = setup.use(await Api.open(identities.mallory));
+const tabbed = setup.use(await Api.open(identities.tabbed));
+const serviceAccount = setup.use(await Api.open(identities.serviceAccount));
+
+await installKinds(cluster, admin);
+const namespace = await createNamespace(admin, "admission");
+await grant(
+  "everyone",
+  [{ apiGroups: ["agentworlds.dev"], resources: ["*"], verbs: ["*"] }],
+  ["alice", "bob", "tab\tbed", 'm"allory\\","agent":"x', "system:serviceaccount:ci:runner"],
+);
+await grant(
+  "alice-reads",
+  [{ apiGroups: [""], resources: ["secrets"], resourceNames: ["hers", "other", ...numbered(15)], verbs: ["get"] }],
+  ["alice"],
+);
+assert.equal((await create(admin, "World", "older", world())).status, 201);
+await installPolicies(cluster);
+await eventually(async () => stampIn(await dryRun(admin, "World", world())) !== undefined, {
+  what: "the stamp is in force",
+});
+await eventually(async () => (await dryRun(bob, "Sandbox", takes("hers"))).status === 403, {
+  what: "the Secret rule is in force",
+});
+const parts = setup.move();
+after(() => parts.disposeAsync());
+
+async function grant(name: string, rules: unknown[], users: string[]): Promise<void> {
+  const rbac = `/apis/rbac.authorization.k8s.io/v1/namespaces/${namespace}`;
+  await admin.send("POST", `${rbac}/roles`, { metadata: { name }, rules });
+  const answer = await admin.send("POST", `${rbac}/rolebindings`, {
+    metadata: { name },
+    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name },
+    subjects: users.map((user) => ({ kind: "User", apiGroup: "rbac.authorization.k8s.io", name: user })),
+  });
+  assert.equal(answer.status, 201, answer.message);
+}
+
+/** s0, s1, … */
+function numbered(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `s${index}`);
+}
+
+function world(): unknown {
+  return { from: { image: "busybox:1.36" } };
+}
+
+function takes(...secrets: string[]): unknown {
+  return {
+    world: { name: "w" },
+    env: secrets.map((name, index) => ({ name: `V${index}`, secretKeyRef: { name, key: "token" } })),
+  };
+}
+
+function create(
+  api: Api,
+  kind: string,
+  name: string,
+  spec: unknown,
+  annotations?: Record<string, string>,
+): Promise<Answer> {
+  const object = manifest(kind, name, spec);
+  const metadata = { name, ...(annotations === undefined ? {} : { annotations }) };
+  return api.send("POST", pathOf(kind, { namespace }), { ...object, metadata });
+}
+
+function dryRun(api: Api, kind: string, spec: unknown): Promise<Answer> {
+  return api.send("POST", `${pathOf(kind, { namespace })}?dryRun=All`, manifest(kind, "dry-run", spec));
+}
+
+/** The stamp as text. */
+function stampIn(answer: Answer): string | undefined {
+  const parsed = z
+    .object({ metadata: z.object({ annotations: z.record(z.string(), z.string()).optional() }) })
+    .parse(answer.body);
+  return parsed.metadata.annotations?.[CREATED_BY];
+}
+
+const creatorIn = (answer: Answer): unknown => JSON.parse(stampIn(answer) ?? "null");
+const at = (kind: string, name: string): string => pathOf(kind, { namespace, name });
+const FORGED = { [CREATED_BY]: '{"user":"somebody-else"}' };
+
+test("the creator is the authenticated user; what the request claims is overwritten", async () => {
+  assert.deepEqual(creatorIn(await create(alice, "World", "forged", world(), FORGED)), { user: "alice" });
+  assert.deepEqual(creatorIn(await create(alice, "World", "beside", world(), { other: "kept" })), { user: "alice" });
+  assert.deepEqual(creatorIn(await create(alice, "World", "empty", world(), {})), { user: "alice" });
+  const nothing = await alice.send("POST", pathOf("World", { namespace }), {
+    ...manifest("World", "null", world()),
+    metadata: { name: "null", annotations: null },
+  });
+  assert.deepEqual(creatorIn(nothing), { user: "alice" });
+});
+
+test("other annotations stay when the stamp is set", async () => {
+  const parsed = worldSchema.parse((await alice.send("GET", at("World", "beside"))).body);
+  assert.equal(parsed.metadata.annotations?.["other"], "kept");
+});
+
+test("spec.agent adds the agent and its conversation", async () => {
+  const spec = { world: { name: "w" }, agent: { id: "claude", conversation: 'c-1"\\' } };
+  const answer = await create(alice, "Sandbox", "agent", spec);
+  assert.deepEqual(creatorIn(answer), { user: "alice", agent: "claude", conversation: 'c-1"\\' });
+});
+
+test("a ServiceAccount that states no agent is one; a person is none", async () => {
+  const expected = { user: "system:serviceaccount:ci:runner", agent: "serviceaccount:ci:runner" };
+  assert.deepEqual(creatorIn(await create(serviceAccount, "World", "by-account", world())), expected);
+  assert.deepEqual(creatorIn(await create(serviceAccount, "Sandbox", "by-account", { image: "busybox" })), expected);
+  const stated = await create(serviceAccount, "Sandbox", "by-agent", { image: "busybox", agent: { id: "claude" } });
+  assert.deepEqual(creatorIn(stated), { ...expected, agent: "claude" });
+});
+
+test("a user name cannot break out of its JSON string", async () => {
+  const answer = await create(mallory, "World", "by-mallory", world());
+  assert.deepEqual(creatorIn(answer), { user: 'm"allory\\","agent":"x' });
+});
+
+test("a control character in a user name is replaced and does not break the JSON", async () => {
+  const answer = await create(tabbed, "World", "by-tabbed", world());
+  assert.deepEqual(creatorIn(answer), { user: "tab\ufffdbed" });
+});
+
+test("a malformed agent is the schema's business, in the schema's words", async () => {
+  const answer = await create(alice, "Sandbox", "malformed", { image: "busybox", agent: "claude" });
+  assert.equal(answer.status, 422);
+  assert.match(answer.message, /spec\.agent in body must be of type object/);
+});
+
+test("another user can neither change nor remove the stamp, nor anybody else", async () => {
+  await create(alice, "Sandbox", "hers", { image: "busybox" });
+  const stamp = '{"user":"alice"}';
+  for (const api of [bob, alice, admin]) {
+    for (const value of ['{"user":"bob"}', "", null]) {
+      const answer = await api.patch(at("Sandbox", "hers"), { metadata: { annotations: { [CREATED_BY]: value } } });
+      assert.equal(answer.status, 200, answer.message);
+      assert.equal(stampIn(answer), stamp);
+    }
+    const answer = await api.patch(at("Sandbox", "hers"), { metadata: { annotations: null } });
+    assert.equal(stampIn(answer), stamp);
+  }
+});
+
+test("a replace without the annotation keeps the stamp", async () => {
+  await create(alice, "World", "replaced", world());
+  const { resourceVersion } = worldSchema.parse((await bob.send("GET", at("World", "replaced"))).body).metadata;
+  const replacement = {
+    ...manifest("World", "replaced", { from: { image: "busybox:1.36" }, description: "replaced" }),
+    metadata: { name: "replaced", resourceVersion },
+  };
+  const answer = await bob.send("PUT", at("World", "replaced"), replacement);
+  assert.equal(answer.status, 200, answer.message);
+  assert.equal(worldSchema.parse(answer.body).spec.description, "replaced");
+  assert.deepEqual(creatorIn(answer), { user: "alice" });
+});
+
+for (const mode of ["client-side", "server-side"] as const) {
+  for (const [what, annotations] of [
+    ["a manifest", undefined],
+    ["a manifest that claims another creator", FORGED],
+  ] as const) {
+    test(`${what} applied again, ${mode}, writes nothing and shows no drift`, async () => {
+      const name = `applied-${mode}${annotations === undefined ? "" : "-forged"}`;
+      const metadata = { name, namespace, ...(annotations === undefined ? {} : { annotations }) };
+      const text = JSON.stringify({ ...manifest("World", name, world()), metadata });
+      const flags = mode === "server-side" ? ["--server-side"] : [];
+      const apply = async () => {
+        await kubectlOk(identities.alice, ["apply", ...flags, "-f", "-"], text);
+        return worldSchema.parse((await admin.send("GET", at("World", name))).body);
+      };
+      const created = await apply();
+      // The second time the server stores the status default, which it only showed before; a Runtime, which has no
+      // stamp, does the same.
+      const settled = await apply();
+      const again = await apply();
+      assert.equal(again.metadata.resourceVersion, settled.metadata.resourceVersion);
+      for (const object of [created, settled, again]) {
+        assert.equal(object.metadata.annotations?.[CREATED_BY], '{"user":"alice"}');
+        assert.equal(object.metadata.generation, 1);
+      }
+      if (annotations !== undefined) return;
+      const diff = await kubectl(identities.alice, ["diff", ...flags, "-f", "-"], text);
+      assert.equal(diff.exitCode, 0, diff.stdout + diff.stderr);
+    });
+  }
+}
+
+test("an object older than the policies is not refused, and nobody can stamp it afterwards", async () => {
+  const path = at("World", "older");
+  assert.equal((await bob.patch(path, { spec: { description: "changed" } })).status, 200);
+  assert.equal((await bob.patch(path, { metadata: { finalizers: ["agentworlds.dev/world"] } })).status, 200);
+  assert.equal((await bob.patch(`${path}/status`, { status: { nextVersion: 1 } })).status, 200);
+  const answer = await bob.patch(path, { metadata: { annotations: FORGED } });
+  assert.equal(answer.status, 200, answer.message);
+  assert.equal(stampIn(answer), undefined);
+  assert.equal((await bob.patch(path, { metadata: { finalizers: null } })).status, 200);
+});
+
+test("who may not read a Secret cannot put it into a Sandbox", async () => {
+  const answer = await create(bob, "Sandbox", "taken", takes("hers"));
+  assert.equal(answer.status, 403);
+  assert.match(
+    answer.message,
+    /spec\.env takes a value from the Secret hers, which bob may not read: get on secrets\/hers is needed/,
+  );
+  assert.equal((await create(alice, "Sandbox", "taken", takes("hers", "other", "hers"))).status, 201);
+});
+
+test("one unreadable Secret among readable ones is named", async () => {
+  const answer = await create(alice, "Sandbox", "mixed", takes("hers", "other", "foreign"));
+  assert.equal(answer.status, 403);
+  assert.match(answer.message, /the Secret foreign, which alice may not read/);
+});
+
+test("changing the environment needs the right too; whatever else changes does not", async () => {
+  const path = at("Sandbox", "taken");
+  const { spec } = sandboxSchema.parse((await bob.send("GET", path)).body);
+  const changed = await bob.patch(path, { spec: { env: [...(spec.env ?? []), { name: "MORE", value: "1" }] } });
+  assert.equal(changed.status, 403);
+  assert.match(changed.message, /the Secret hers, which bob may not read/);
+  for (const change of [
+    { spec: { mode: "Hibernated" } },
+    { metadata: { finalizers: ["agentworlds.dev/compute"] } },
+    { metadata: { labels: { a: "b" } } },
+    { metadata: { finalizers: null } },
+  ]) {
+    const answer = await bob.patch(path, change);
+    assert.equal(answer.status, 200, answer.message);
+  }
+  assert.equal((await bob.patch(`${path}/status`, { status: { boot: 1 } })).status, 200);
+  const removed = await bob.patch(path, { spec: { env: null } });
+  assert.equal(removed.status, 200, removed.message);
+});
+
+test("a Sandbox takes variables from 16 Secrets and no more", async () => {
+  const secrets = numbered(17);
+  const full = await create(admin, "Sandbox", "sixteen", takes(...secrets.slice(0, 16)));
+  assert.equal(full.status, 201, full.message);
+  const answer = await create(admin, "Sandbox", "seventeen", takes(...secrets));
+  assert.match(answer.message, /spec\.env may take values from at most 16 Secrets/);
+  // Many variables of few Secrets cost no more.
+  const many = await dryRun(admin, "Sandbox", takes(...Array.from({ length: 64 }, (_, index) => `s${index % 16}`)));
+  assert.equal(many.status, 201, many.message);
+});
+
+test("the last of 16 Secrets is checked like the first", async () => {
+  const answer = await create(alice, "Sandbox", "last", takes(...numbered(15), "foreign"));
+  assert.match(answer.message, /the Secret foreign, which alice may not read/);
+});
+
+test("where the stamp is not put back, a change of it is refused", async () => {
+  await create(alice, "World", "kept", world());
+  await admin.send(
+    "DELETE",
+    "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/created-by.agentworlds.dev",
+  );
+  const answer = await eventually(
+    async () => {
+      const refused = await bob.patch(at("World", "kept"), { metadata: { annotations: FORGED } });
+      return refused.status === 200 ? undefined : refused;
+    },
+    { what: "the mutation is no longer in force" },
+  );
+  assert.match(
+    answer.message,
+    /the annotation agentworlds\.dev\/created-by names the creator and cannot be set, changed or removed/,
+  );
+});
