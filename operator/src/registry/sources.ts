@@ -24,5 +24,4 @@ export interface ImageSources {
   resolve(image: string, platform: Platform, signal: AbortSignal): Promise<Digest>;
   /** `host/repository@digest` of an image reference, as a host pulls it. */
   pin(image: string, digest: Digest): string;
-  close(): Promise<void>;
 }

@@ -1,0 +1,197 @@
+/**
+ * Settings of the operator: one YAML file (`--config`), each key overridable by an environment variable:
+ * `registry.url` is `AGENTWORLDS_REGISTRY_URL`, `limits.deletionDeadlineSeconds` is
+ * `AGENTWORLDS_LIMITS_DELETION_DEADLINE_SECONDS`. Lists are given as JSON. Unknown keys are refused.
+ */
+import { readFile } from "node:fs/promises";
+import { parse as parseYaml, YAMLParseError } from "yaml";
+import { z } from "zod";
+
+const port = (fallback: number) => z.int().min(0).max(65_535).default(fallback);
+const seconds = (fallback: number) => z.number().positive().max(86_400).default(fallback);
+
+const registrySchema = z.strictObject({
+  url: z
+    .url({ protocol: /^https?$/ })
+    .describe("Where the operator reaches the registry: `https://host[:port]`, or `http://` on loopback only."),
+  pullAs: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("`host[:port]` under which container hosts know the same registry. Unset: as in `url`."),
+  prefix: z
+    .string()
+    .regex(/^[a-z0-9]+([._-][a-z0-9]+)*$/)
+    .default("worlds")
+    .describe("First path component of every World's repository."),
+  credentialsSecret: z
+    .string()
+    .optional()
+    .describe("Secret of type `kubernetes.io/dockerconfigjson` in the operator's namespace. Unset: anonymous."),
+  caFile: z.string().optional().describe("PEM file of an own CA. Unset: the system's."),
+});
+
+const sourcesSchema = z.strictObject({
+  allow: z
+    .array(z.string().min(1))
+    .max(256)
+    .optional()
+    .describe(
+      "Registry hosts that `from.image` and `image` may name. Unset: every public host; and loopback in development.",
+    ),
+  development: z
+    .enum(["Enabled", "Disabled"])
+    .default("Disabled")
+    .describe("`Enabled` allows registries on loopback as sources, also by plain HTTP."),
+  credentialsSecret: z
+    .string()
+    .optional()
+    .describe("Secret of type `kubernetes.io/dockerconfigjson` in the operator's namespace, for source registries."),
+});
+
+const gatewaySchema = z.strictObject({
+  port: port(8443).describe("Port of the sessions API; 0 takes a free one."),
+  address: z.string().default("0.0.0.0").describe("Address to listen on."),
+  aggregation: z
+    .enum(["Enabled", "Disabled"])
+    .default("Enabled")
+    .describe("`Enabled` registers the APIService; `Disabled` serves the direct endpoint only."),
+  service: z
+    .enum(["InCluster", "ExternalName"])
+    .default("InCluster")
+    .describe("`ExternalName` points the APIService at this machine, for an operator beside the cluster."),
+});
+
+const leaderSchema = z.strictObject({
+  leaseDurationSeconds: z
+    .int()
+    .min(1)
+    .max(600)
+    .default(15)
+    .describe("Others take over after this long without a renewal."),
+  renewDeadlineSeconds: seconds(10).describe("The leader ceases when it could not renew for this long."),
+  retryPeriodSeconds: seconds(2).describe("Pause between tries."),
+});
+
+const limitsSchema = z.strictObject({
+  deletionDeadlineSeconds: seconds(600).describe(
+    "A deletion goes on after this long although the snapshot fails; the stopped container is kept.",
+  ),
+  workers: z.int().min(1).max(256).default(16).describe("Sandboxes worked on at once."),
+  drainSeconds: seconds(20).describe("How long an orderly stop waits for passes that run."),
+});
+
+export const configSchema = z.strictObject({
+  role: z
+    .enum(["all", "controller", "gateway"])
+    .default("all")
+    .describe("What this process does; `--role` overrides it."),
+  namespace: z.string().min(1).default("agent-worlds-system").describe("The operator's own namespace."),
+  registry: registrySchema.describe("The installation's registry."),
+  sources: sourcesSchema.prefault({}).describe("Where images may come from."),
+  gateway: gatewaySchema.prefault({}).describe("The sessions API."),
+  leader: leaderSchema.prefault({}).describe("Leader election of the controllers."),
+  limits: limitsSchema.prefault({}).describe("Bounds of the installation."),
+  metrics: z.strictObject({ port: port(8080).describe("Prometheus endpoint; 0 takes a free one.") }).prefault({}),
+  health: z.strictObject({ port: port(8081).describe("`/healthz` and `/readyz`; 0 takes a free one.") }).prefault({}),
+  helper: z
+    .strictObject({ path: z.string().optional().describe("The helper's binary. Unset: compiled with Go and cached.") })
+    .prefault({}),
+  log: z
+    .strictObject({ level: z.enum(["debug", "info", "warn", "error"]).default("info").describe("Least level logged.") })
+    .prefault({}),
+});
+
+export type Config = z.infer<typeof configSchema>;
+
+/** The settings cannot be used; the message names every key that is wrong. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+}
+
+const PREFIX = "AGENTWORLDS_";
+
+/** Reads the file (if any), lays the environment over it and checks the whole. */
+export async function loadConfig(source: {
+  readonly file: string | undefined;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+}): Promise<Config> {
+  const fromFile = source.file === undefined ? {} : await readYaml(source.file);
+  return parseConfig(overlay(fromFile, source.environment));
+}
+
+export function parseConfig(value: unknown): Config {
+  const parsed = configSchema.safeParse(value);
+  if (!parsed.success) throw new ConfigError(`the configuration cannot be used:\n${z.prettifyError(parsed.error)}`);
+  return parsed.data;
+}
+
+async function readYaml(file: string): Promise<unknown> {
+  try {
+    return parseYaml(await readFile(file, "utf8")) ?? {};
+  } catch (error) {
+    if (error instanceof YAMLParseError) throw new ConfigError(`${file} is not YAML: ${error.message}`);
+    throw new ConfigError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** The document with every `AGENTWORLDS_…` variable laid over the key it names; a variable that names no key is refused. */
+export function overlay(document: unknown, environment: Readonly<Record<string, string | undefined>>): unknown {
+  const paths = new Map(keyPaths(configSchema).map((path) => [variableName(path), path]));
+  const result: unknown = structuredClone(document);
+  for (const [name, raw] of Object.entries(environment)) {
+    if (!name.startsWith(PREFIX) || raw === undefined || OTHER_VARIABLES.has(name)) continue;
+    const path = paths.get(name);
+    if (!path) throw new ConfigError(`environment variable ${name} names no setting`);
+    setAt(result, path, scalar(raw));
+  }
+  return result;
+}
+
+/** Read by other programs of the product. */
+const OTHER_VARIABLES: ReadonlySet<string> = new Set(["AGENTWORLDS_PARTS"]);
+
+const variableName = (path: readonly string[]): string =>
+  PREFIX + path.map((key) => key.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()).join("_");
+
+/** Paths of all leaves of the schema. */
+function keyPaths(schema: z.ZodType, path: readonly string[] = []): (readonly string[])[] {
+  const inner = unwrapped(schema);
+  if (!(inner instanceof z.ZodObject)) return [path];
+  return Object.entries(inner.shape).flatMap(([key, child]) =>
+    child instanceof z.ZodType ? keyPaths(child, [...path, key]) : [],
+  );
+}
+
+function unwrapped(schema: z.ZodType): z.ZodType {
+  if (schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault || schema instanceof z.ZodOptional) {
+    const inner = schema.unwrap();
+    return inner instanceof z.ZodType ? unwrapped(inner) : schema;
+  }
+  return schema;
+}
+
+function setAt(target: unknown, [key, ...rest]: readonly string[], value: unknown): void {
+  if (key === undefined || !isRecord(target)) throw new ConfigError("the configuration file must hold a mapping");
+  if (rest.length === 0) {
+    target[key] = value;
+    return;
+  }
+  target[key] ??= {};
+  setAt(target[key], rest, value);
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Numbers and JSON lists as such, everything else as text. */
+function scalar(raw: string): unknown {
+  if (/^-?\d+(\.\d+)?$/.test(raw)) return Number(raw);
+  if (!raw.startsWith("[")) return raw;
+  try {
+    return JSON.parse(raw);
+  } catch (error) {
+    if (error instanceof SyntaxError) return raw;
+    throw error;
+  }
+}

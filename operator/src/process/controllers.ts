@@ -1,0 +1,239 @@
+/** The controller role: one leader among the replicas runs the three controllers; the others wait with warm caches. */
+import type { Runtime, Sandbox, World } from "@agentworlds/crds";
+import type { Logger } from "pino";
+import type { Config } from "../config.ts";
+import { withdrawIfNoGateway } from "../gateway/apiservice.ts";
+import { installationId } from "../installation.ts";
+import type { KubeClient } from "../kube/contract.ts";
+import { EventRecorder } from "../kube/events.ts";
+import { LEASES, NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
+import { systemClock } from "../reconciler/clock.ts";
+import { type Controller, createController, intentOf } from "../reconciler/controller.ts";
+import { LeaderElector, type Lease } from "../reconciler/lease.ts";
+import type { ReconcilerMetrics } from "../reconciler/metrics.ts";
+import { WorkQueue } from "../reconciler/workqueue.ts";
+import type { InstallationRegistry } from "../registry/installation.ts";
+import type { ImageSources } from "../registry/sources.ts";
+import { reconcileRuntimes } from "../runtime/controller.ts";
+import type { DriverPool } from "../runtime/driver-pool.ts";
+import { createRuntimeRescues } from "../runtime/rescues.ts";
+import { AdmissionDesk } from "../sandbox/admission.ts";
+import { reconcileSandboxes } from "../sandbox/controller.ts";
+import { createDockerCommit } from "../snapshot/docker-commit.ts";
+import { reconcileWorlds } from "../world/controller.ts";
+import type { NamespaceObject } from "../world/scope.ts";
+import { createWorldStatusWriter } from "../world/status-writer.ts";
+import { announcer } from "./announcer.ts";
+import { guardedDriver, guardedRegistry, type IsLeading } from "./leader-guard.ts";
+import { feedQueues, type Mirrors, type Queues, sandboxIntent } from "./mirror.ts";
+import { patiently } from "./patience.ts";
+
+export interface ControllerParts {
+  readonly config: Config;
+  readonly kube: KubeClient;
+  readonly mirrors: Mirrors;
+  readonly drivers: DriverPool;
+  readonly registry: InstallationRegistry;
+  readonly sources: ImageSources;
+  readonly metrics: ReconcilerMetrics;
+  readonly log: Logger;
+  /** Name of this process, for the lease and for Events. */
+  readonly identity: string;
+}
+
+export interface ControllerRole {
+  /** Runs until `stop` aborts; a lost lease is no end, the process queues up again. */
+  run(stop: AbortSignal): Promise<void>;
+  /** What keeps this process from leading or following, one sentence each. */
+  problems(): readonly string[];
+}
+
+export const CONTROLLERS = ["world", "sandbox", "runtime"] as const;
+const LEASE_NAME = "agent-worlds-controller";
+/** How often the leader looks whether a gateway still serves the registered API. */
+const GATEWAY_CHECK_MS = 10_000;
+
+export function createControllerRole(parts: ControllerParts): ControllerRole {
+  const { config, kube, metrics, log } = parts;
+  const { leaseDurationSeconds, renewDeadlineSeconds, retryPeriodSeconds } = config.leader;
+  const elector = new LeaderElector({
+    client: kube.resource<Lease>(LEASES),
+    lease: { namespace: config.namespace, name: LEASE_NAME },
+    identity: parts.identity,
+    leaseDurationMs: leaseDurationSeconds * 1000,
+    renewDeadlineMs: Math.min(renewDeadlineSeconds, leaseDurationSeconds * 0.8) * 1000,
+    retryMs: Math.min(retryPeriodSeconds, leaseDurationSeconds / 5) * 1000,
+    log,
+    metrics,
+  });
+  return {
+    run: (stop) =>
+      elector.run({
+        stop,
+        lead: (lost) =>
+          lead(
+            guarded(parts, () => elector.isLeading()),
+            { stop, lost },
+          ),
+      }),
+    problems: () => (elector.holder() === undefined ? ["it is not known who leads"] : []),
+  };
+}
+
+/** The parts of a leader: each effect that cannot be taken back asks first whether this process still leads. */
+function guarded(parts: ControllerParts, isLeading: IsLeading): ControllerParts {
+  const { registry, drivers } = parts;
+  return {
+    ...parts,
+    registry: { ...registry, client: guardedRegistry(registry.client, isLeading) },
+    drivers: {
+      driverFor: async (...call) => guardedDriver(await drivers.driverFor(...call), isLeading),
+      close: () => drivers.close(),
+    },
+  };
+}
+
+/** Leads until the lease is lost (everything in flight is aborted) or until an orderly stop has drained. */
+async function lead(parts: ControllerParts, signals: { stop: AbortSignal; lost: AbortSignal }): Promise<void> {
+  const { config, kube, log } = parts;
+  const recorder = new EventRecorder({
+    client: kube,
+    controller: "agentworlds.dev/operator",
+    instance: parts.identity,
+    log,
+  });
+  try {
+    const starting = AbortSignal.any([signals.lost, signals.stop]);
+    await parts.mirrors.synced(starting);
+    const installation = await patiently(() => installationId(kube, config.namespace, starting), {
+      log,
+      stop: starting,
+    });
+    const queues = makeQueues(parts);
+    const controllers = makeControllers(parts, { installation, queues, recorder });
+    const leave = feedQueues(parts.mirrors, queues);
+    log.info({ installation }, "this process leads");
+    const drain = () => {
+      for (const controller of controllers) void controller.drain(config.limits.drainSeconds * 1000);
+    };
+    signals.stop.addEventListener("abort", drain, { once: true });
+    if (signals.stop.aborted) drain();
+    const watching = watchGateways(parts, AbortSignal.any([signals.lost, signals.stop]));
+    try {
+      await Promise.all(controllers.map((controller) => controller.run(signals.lost)));
+    } finally {
+      signals.stop.removeEventListener("abort", drain);
+      leave();
+      await watching;
+    }
+    await recorder.flush(AbortSignal.timeout(2_000));
+  } finally {
+    await recorder.close();
+  }
+}
+
+function makeQueues({ metrics }: ControllerParts): Queues {
+  return {
+    worlds: new WorkQueue({ name: "world", metrics }),
+    sandboxes: new WorkQueue({ name: "sandbox", metrics }),
+    runtimes: new WorkQueue({ name: "runtime", metrics }),
+  };
+}
+
+function makeControllers(
+  parts: ControllerParts,
+  leading: { installation: string; queues: Queues; recorder: EventRecorder },
+): Controller[] {
+  const { kube, mirrors, registry, sources, drivers, log, metrics, config } = parts;
+  const { installation, queues } = leading;
+  const writer = createWorldStatusWriter(kube.resource<World>(WORLDS));
+  const sandboxClient = kube.resource<Sandbox>(SANDBOXES);
+  const runtimeClient = kube.resource<Runtime>(RUNTIMES);
+  const runtimeRescues = createRuntimeRescues(runtimeClient);
+  const announce = announcer(leading.recorder);
+  const { worlds, sandboxes, runtimes } = mirrors;
+  const namespaces = kube.resource<NamespaceObject>(NAMESPACES);
+  const shared = { log, metrics };
+  return [
+    createController({
+      name: "world",
+      queue: queues.worlds,
+      reconcile: reconcileWorlds({
+        installation,
+        writer,
+        worlds,
+        sandboxes,
+        runtimes,
+        namespaces,
+        registry,
+        sources,
+        announce,
+        log,
+      }),
+      intent: (key) => intentOf(worlds.get(key)),
+      ...shared,
+    }),
+    createController({
+      name: "sandbox",
+      queue: queues.sandboxes,
+      workers: config.limits.workers,
+      reconcile: reconcileSandboxes({
+        installation,
+        sandboxes,
+        sandboxClient,
+        worlds,
+        worldWriter: writer,
+        runtimes,
+        runtimeRescues,
+        namespaces,
+        driverFor: (runtime, host, signal) => drivers.driverFor(runtime, host, signal),
+        registry,
+        sources,
+        snapshots: createDockerCommit(registry),
+        admission: new AdmissionDesk(),
+        announce,
+        log,
+        limits: { deletionDeadlineMs: config.limits.deletionDeadlineSeconds * 1000 },
+      }),
+      intent: (key) => sandboxIntent(mirrors, key),
+      ...shared,
+    }),
+    createController({
+      name: "runtime",
+      queue: queues.runtimes,
+      reconcile: reconcileRuntimes({
+        installation,
+        runtimes,
+        sandboxes,
+        runtimeClient,
+        sandboxClient,
+        drivers,
+        rescues: runtimeRescues,
+        forgetRescue: async (rescue, signal) => {
+          if (rescue.world === undefined) return;
+          await writer.forgetRescue({ namespace: rescue.namespace, name: rescue.world }, rescue.operation, signal);
+        },
+        imagePrefix: registry.asHostsNameIt(`${registry.prefix}/${installation}`),
+        log,
+      }),
+      ...shared,
+    }),
+  ];
+}
+
+/** Gateways that were killed leave an APIService without a backend, and every namespace deletion hangs on it (DESIGN §6). */
+async function watchGateways({ kube, config, log }: ControllerParts, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      const result = await withdrawIfNoGateway(kube, { namespace: config.namespace, now: systemClock.now(), signal });
+      if (result === "Withdrawn") log.warn({}, "no gateway is alive: the sessions API was withdrawn");
+      await systemClock.sleep(GATEWAY_CHECK_MS, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      log.warn({ err: error }, "could not look after the sessions API; it is tried again");
+      await systemClock.sleep(GATEWAY_CHECK_MS, signal).catch((reason: unknown) => {
+        if (!signal.aborted) throw reason;
+      });
+    }
+  }
+}

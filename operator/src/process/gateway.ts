@@ -1,0 +1,68 @@
+/** The gateway role: the sessions API, in every replica; needs no leader. */
+import type { Logger } from "pino";
+import type { Config } from "../config.ts";
+import { sandboxReader } from "../gateway/sandbox-store.ts";
+import { createGateway } from "../gateway/server.ts";
+import type { KubeClient } from "../kube/contract.ts";
+import { systemClock } from "../reconciler/clock.ts";
+import type { DriverPool } from "../runtime/driver-pool.ts";
+import type { Mirrors } from "./mirror.ts";
+
+export interface GatewayParts {
+  readonly config: Config;
+  readonly kube: KubeClient;
+  readonly mirrors: Mirrors;
+  readonly drivers: DriverPool;
+  readonly log: Logger;
+  /** Name of this process; a DNS label. */
+  readonly identity: string;
+}
+
+export interface GatewayRole {
+  /** Serves until `stop` aborts, then withdraws the API if this was the last gateway, and drains. */
+  run(stop: AbortSignal): Promise<void>;
+  problems(): readonly string[];
+}
+
+export function createGatewayRole(parts: GatewayParts): GatewayRole {
+  let serving = false;
+  return {
+    async run(stop) {
+      await parts.mirrors.synced(stop);
+      const gateway = await createGateway({
+        kube: parts.kube,
+        sandboxes: sandboxReader(parts.kube, systemClock),
+        drivers: (runtime, host, signal) => parts.drivers.driverFor(runtime, host, signal),
+        clock: systemClock,
+        logger: parts.log,
+        config: {
+          namespace: parts.config.namespace,
+          name: parts.identity,
+          host: parts.config.gateway.address,
+          port: parts.config.gateway.port,
+          ...backendOf(parts.config),
+        },
+        signal: stop,
+      });
+      serving = true;
+      parts.log.info({ port: gateway.port }, "the sessions API is served");
+      await aborted(stop);
+      serving = false;
+      await gateway.stop();
+    },
+    problems: () => (serving ? [] : ["the sessions API is not served yet"]),
+  };
+}
+
+function backendOf({ gateway }: Config) {
+  if (gateway.aggregation === "Disabled") return {};
+  return gateway.service === "ExternalName"
+    ? { aggregation: { kind: "External", host: "localhost" } as const }
+    : { aggregation: { kind: "InCluster", port: 443 } as const };
+}
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });

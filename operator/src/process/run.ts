@@ -1,0 +1,118 @@
+/** Everything one process runs, from settings to an orderly end. */
+import { hostname } from "node:os";
+import type { Logger } from "pino";
+import type { Config } from "../config.ts";
+import { createKubeClient } from "../kube/client.ts";
+import type { ConnectionSource } from "../kube/connection.ts";
+import type { KubeClient } from "../kube/contract.ts";
+import { SECRETS, type Secret } from "../kube/resource-types.ts";
+import { systemClock } from "../reconciler/clock.ts";
+import { createDockerDriver } from "../runtime/docker/driver.ts";
+import { createDriverPool, type DriverPool } from "../runtime/driver-pool.ts";
+import { locateHelper } from "../runtime/helper.ts";
+import { serveHealth, serveMetrics } from "../telemetry/endpoints.ts";
+import { createMetrics } from "../telemetry/metrics.ts";
+import { CONTROLLERS, createControllerRole } from "./controllers.ts";
+import { createGatewayRole } from "./gateway.ts";
+import { createMirrors, type Mirrors } from "./mirror.ts";
+import { patiently } from "./patience.ts";
+import { openRegistries } from "./registries.ts";
+
+export interface RunOptions {
+  readonly config: Config;
+  readonly connection: ConnectionSource;
+  readonly log: Logger;
+  /** Aborts to ask for an orderly end. */
+  readonly stop: AbortSignal;
+}
+
+interface Role {
+  run(stop: AbortSignal): Promise<void>;
+  problems(): readonly string[];
+}
+
+/** Runs until `stop` aborts. Rejects when a part cannot be started, or ends although nobody asked it to. */
+export async function runOperator({ config, connection, log, stop }: RunOptions): Promise<void> {
+  const identity = dnsLabel(`${hostname()}-${process.pid}`);
+  const { registry: series, reconciler: metrics } = createMetrics({
+    controllers: CONTROLLERS,
+    resources: ["worlds", "sandboxes", "runtimes"],
+  });
+  await using parts = new AsyncDisposableStack();
+  const kube = parts.adopt(createKubeClient({ source: connection }), (client) => client.close());
+  const registries = parts.adopt(await patiently(() => openRegistries(config, kube, stop), { log, stop }), (opened) =>
+    opened.close(),
+  );
+  const mirrors = createMirrors({ kube, log, metrics });
+  const drivers = parts.adopt(await openDrivers(config, { kube, mirrors, stop }), (pool) => pool.close());
+  const shared = { config, kube, mirrors, drivers, log, identity };
+  const roles: Role[] = [
+    ...(config.role === "gateway"
+      ? []
+      : [createControllerRole({ ...shared, registry: registries.registry, sources: registries.sources, metrics })]),
+    ...(config.role === "controller" ? [] : [createGatewayRole(shared)]),
+  ];
+  parts.adopt(await serveMetrics({ port: config.metrics.port, registry: series }), (endpoint) => endpoint.close());
+  parts.adopt(
+    await serveHealth({
+      port: config.health.port,
+      problems: () => [...mirrors.problems(), ...roles.flatMap((role) => role.problems())],
+    }),
+    (endpoint) => endpoint.close(),
+  );
+  await runRoles(roles, { mirrors, stop });
+  log.info({}, "stopped in order");
+}
+
+/** The caches outlive the roles: a role that drains still reads them. */
+async function runRoles(
+  roles: readonly Role[],
+  { mirrors, stop }: { mirrors: Mirrors; stop: AbortSignal },
+): Promise<void> {
+  const cachesEnd = new AbortController();
+  const caches = mirrors.run(cachesEnd.signal);
+  const failed = new AbortController();
+  const end = AbortSignal.any([stop, failed.signal]);
+  try {
+    await Promise.all(
+      roles.map(async (role) => {
+        try {
+          await role.run(end);
+        } catch (error) {
+          if (stop.aborted && error === stop.reason) return;
+          failed.abort(error);
+          throw error;
+        }
+      }),
+    );
+  } finally {
+    cachesEnd.abort();
+    await caches;
+  }
+}
+
+async function openDrivers(
+  config: Config,
+  parts: { kube: KubeClient; mirrors: Mirrors; stop: AbortSignal },
+): Promise<DriverPool> {
+  const helper = await locateHelper({
+    ...(config.helper.path === undefined ? {} : { path: config.helper.path }),
+    signal: parts.stop,
+  });
+  return createDriverPool({
+    runtimes: parts.mirrors.runtimes,
+    secrets: parts.kube.resource<Secret>(SECRETS),
+    namespace: config.namespace,
+    makeDriver: ({ endpoint, tls }) => createDockerDriver({ endpoint, helper, ...(tls === undefined ? {} : { tls }) }),
+    clock: systemClock,
+  });
+}
+
+/** A name as Kubernetes takes it: lower case letters, digits and `-`, at most 63. */
+const dnsLabel = (name: string): string =>
+  name
+    .toLowerCase()
+    .replace(/[^a-z0-9-]/g, "-")
+    .replace(/^-+|-+$/g, "")
+    .slice(-63)
+    .replace(/^-+/, "");

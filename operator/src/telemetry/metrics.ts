@@ -1,0 +1,117 @@
+/** What the reconciler measures, as Prometheus series. Label sets start at zero, so that rates exist before the first error. */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { PASS_ENDS, type ReconcilerMetrics, WATCH_ENDS } from "../reconciler/metrics.ts";
+
+const SECONDS = [0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300];
+
+export interface OperatorMetrics {
+  readonly registry: Registry;
+  readonly reconciler: ReconcilerMetrics;
+}
+
+export function createMetrics(known: {
+  controllers: readonly string[];
+  resources: readonly string[];
+}): OperatorMetrics {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry, prefix: "agentworlds_" });
+  const registers = [registry];
+  const reconciles = new Counter({
+    name: "agentworlds_reconcile_total",
+    help: "Passes of a controller by how they ended.",
+    labelNames: ["controller", "outcome"],
+    registers,
+  });
+  const reconcileSeconds = new Histogram({
+    name: "agentworlds_reconcile_seconds",
+    help: "Duration of a pass, in seconds.",
+    labelNames: ["controller"],
+    buckets: SECONDS,
+    registers,
+  });
+  const busy = new Gauge({
+    name: "agentworlds_workers_busy",
+    help: "Workers of a controller that are in a pass now.",
+    labelNames: ["controller"],
+    registers,
+  });
+  const depth = new Gauge({
+    name: "agentworlds_queue_depth",
+    help: "Keys that wait for a worker.",
+    labelNames: ["queue"],
+    registers,
+  });
+  const waited = new Histogram({
+    name: "agentworlds_queue_wait_seconds",
+    help: "Time a key waited between becoming due and being taken, in seconds.",
+    labelNames: ["queue"],
+    buckets: SECONDS,
+    registers,
+  });
+  const objects = new Gauge({
+    name: "agentworlds_cache_objects",
+    help: "Objects of the last complete list of a resource.",
+    labelNames: ["resource"],
+    registers,
+  });
+  const heard = new Gauge({
+    name: "agentworlds_watch_last_event_timestamp_seconds",
+    help: "When a watch last heard anything, in seconds since 1970.",
+    labelNames: ["resource"],
+    registers,
+  });
+  const watches = new Counter({
+    name: "agentworlds_watch_closed_total",
+    help: "Watches that ended, by cause.",
+    labelNames: ["resource", "cause"],
+    registers,
+  });
+  const reflectorFailures = new Counter({
+    name: "agentworlds_reflector_failures_total",
+    help: "Lists and watches that failed and are tried again.",
+    labelNames: ["resource", "during"],
+    registers,
+  });
+  const listenerFailures = new Counter({
+    name: "agentworlds_listener_failures_total",
+    help: "Listeners of a cache that threw.",
+    labelNames: ["resource"],
+    registers,
+  });
+  const leads = new Gauge({
+    name: "agentworlds_leader",
+    help: "1 while this process leads.",
+    labelNames: ["lease"],
+    registers,
+  });
+
+  for (const controller of known.controllers) {
+    for (const outcome of PASS_ENDS) reconciles.inc({ controller, outcome }, 0);
+    depth.set({ queue: controller }, 0);
+    busy.set({ controller }, 0);
+  }
+  for (const resource of known.resources) {
+    for (const cause of WATCH_ENDS) watches.inc({ resource, cause }, 0);
+    for (const during of ["list", "watch"]) reflectorFailures.inc({ resource, during }, 0);
+    listenerFailures.inc({ resource }, 0);
+  }
+
+  return {
+    registry,
+    reconciler: {
+      listed: (resource, { items }) => objects.set({ resource }, items),
+      watchHeard: (resource, { at }) => heard.set({ resource }, at / 1000),
+      watchClosed: (resource, cause) => watches.inc({ resource, cause }),
+      reflectorFailed: (resource, during) => reflectorFailures.inc({ resource, during }),
+      listenerFailed: (resource) => listenerFailures.inc({ resource }),
+      queueDepth: (queue, value) => depth.set({ queue }, value),
+      queueWaited: (queue, milliseconds) => waited.observe({ queue }, milliseconds / 1000),
+      reconciled(controller, { outcome, milliseconds }) {
+        reconciles.inc({ controller, outcome });
+        reconcileSeconds.observe({ controller }, milliseconds / 1000);
+      },
+      workersBusy: (controller, value) => busy.set({ controller }, value),
+      leading: (lease, value) => leads.set({ lease }, value ? 1 : 0),
+    },
+  };
+}
