@@ -1,0 +1,3 @@
+module agentworlds.dev/helper
+
+go 1.26

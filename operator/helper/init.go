@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+)
+
+// runInit is PID 1: it outlives whatever happens inside and leaves no zombie. It ends only by a KILL from outside the
+// container's PID namespace; every other signal has a handler that does nothing, because the kernel delivers to PID 1
+// only what it handles, and SIGKILL from inside is dropped.
+func runInit() int {
+	debug.SetGCPercent(10)
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals)
+	reap()
+	for range signals {
+		// Whatever woke us, look for the dead: SIGCHLD is not queued, several deaths may have sent one.
+		reap()
+	}
+	return 0
+}
+
+func reap() {
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+	}
+}
+
+// userOption is how the driver tells every later exec whose session this is: on the command line of PID 1, where it
+// costs no round trip and survives a restart of the operator.
+const userOption = "--user="
+
+// sessionUser is the image's USER, or "" for root.
+func sessionUser() string {
+	line, err := os.ReadFile("/proc/1/cmdline")
+	if err != nil {
+		return ""
+	}
+	for _, argument := range strings.Split(string(line), "\x00") {
+		if value, found := strings.CutPrefix(argument, userOption); found {
+			return value
+		}
+	}
+	return ""
+}
