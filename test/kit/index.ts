@@ -6,5 +6,6 @@ export type { Registry, RegistryAddress } from "../../hack/parts/registry.ts";
 export { type BaseImage, type BaseImageWish, baseImage } from "./base-image.ts";
 export { type ControlPlaneWish, controlPlane, type ReachableCluster, useCluster } from "./control-plane.ts";
 export { type EngineWish, engine } from "./engine.ts";
+export { type ActiveRule, type Fault, type FaultProxy, type FaultRule, startFaultProxy } from "./fault-proxy.ts";
 export { type RegistryWish, registry } from "./registry.ts";
 export { type EventuallyOptions, eventually } from "./wait.ts";
