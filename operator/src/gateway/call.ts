@@ -24,8 +24,11 @@ export interface Call {
   readonly draining: AbortSignal;
 }
 
+/** The part of a driver that reaches into a running session. */
+export type SessionDriver = Pick<RuntimeDriver, "exec" | "readFile" | "writeFile">;
+
 /** Finds the driver of a host; throws `RuntimeError` when it cannot be reached. */
-export type DriverLookup = (runtime: string, host: string, signal: AbortSignal) => Promise<RuntimeDriver>;
+export type DriverLookup = (runtime: string, host: string, signal: AbortSignal) => Promise<SessionDriver>;
 
 /** What the handlers work with. */
 export interface Parts {

@@ -39,17 +39,17 @@ export async function snapshot(call: Call, parts: Parts): Promise<Answer> {
 export async function close(call: Call, parts: Parts): Promise<Answer> {
   onlyParameters(call.query, []);
   const body = await readJson(call.request, closeSchema, { maxBytes: BODY, signal: call.signal });
-  return ask(call, parts, {
-    verb: "Close",
-    id: body.id ?? randomUUID(),
-    parameters: {
-      ...(body.description === undefined ? {} : { description: body.description }),
-      ...(body.policy === undefined ? {} : { closePolicy: body.policy }),
-    },
-  });
+  const parameters: Wish["parameters"] = {};
+  if (body.description !== undefined) parameters.description = body.description;
+  if (body.policy !== undefined) parameters.discard = body.policy;
+  return ask(call, parts, { verb: "Close", id: body.id ?? randomUUID(), parameters });
 }
 
-type Wish = Required<Pick<NewRequest, "id" | "parameters">> & { readonly verb: "Snapshot" | "Close" };
+interface Wish {
+  readonly verb: "Snapshot" | "Close";
+  readonly id: string;
+  readonly parameters: NonNullable<NewRequest["parameters"]>;
+}
 
 /** Puts the wish into status, once per id, and waits for the controller's word, or answers 202 when that takes long. */
 async function ask(call: Call, parts: Parts, wish: Wish): Promise<Answer> {

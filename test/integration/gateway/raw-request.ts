@@ -1,0 +1,90 @@
+import { readFile } from "node:fs/promises";
+import { Agent, request } from "node:https";
+import { parse } from "yaml";
+
+/** An HTTP answer as it came. */
+export interface RawAnswer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly bytes: Buffer;
+  readonly json: Record<string, unknown>;
+}
+
+export interface RawRequest {
+  readonly method?: string;
+  /** Sent on the request line as it stands: no URL parser may clean it. */
+  readonly target: string;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Somebody who can reach a server. */
+export interface Caller extends Disposable {
+  send(wish: RawRequest): Promise<RawAnswer>;
+}
+
+export interface CallerOptions {
+  readonly ca: string | Buffer;
+  readonly cert?: string | Buffer;
+  readonly key?: string | Buffer;
+  readonly token?: string;
+}
+
+/** Calls a server with these TLS settings and headers, over connections that live as long as the caller. */
+export function caller(base: string, options: CallerOptions): Caller {
+  const { token, ...tls } = options;
+  const agent = new Agent({ keepAlive: true, maxSockets: 64, ...tls });
+  const url = new URL(base);
+  return {
+    send(wish) {
+      const { promise, resolve, reject } = Promise.withResolvers<RawAnswer>();
+      const body = wish.body === undefined || Buffer.isBuffer(wish.body) ? wish.body : JSON.stringify(wish.body);
+      const outgoing = request(
+        {
+          agent,
+          host: url.hostname,
+          port: url.port,
+          method: wish.method ?? "GET",
+          path: wish.target,
+          headers: {
+            ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+            ...(body === undefined ? {} : { "content-length": Buffer.byteLength(body as Buffer | string) }),
+            ...wish.headers,
+          },
+        },
+        (incoming) => {
+          const chunks: Buffer[] = [];
+          incoming.on("data", (chunk: Buffer) => chunks.push(chunk));
+          incoming.on("error", reject);
+          incoming.on("end", () => {
+            const bytes = Buffer.concat(chunks);
+            const isJson = incoming.headers["content-type"]?.startsWith("application/json") === true;
+            const json: Record<string, unknown> = isJson ? JSON.parse(bytes.toString()) : {};
+            resolve({ status: incoming.statusCode ?? 0, headers: incoming.headers, bytes, json });
+          });
+        },
+      );
+      outgoing.on("error", reject);
+      outgoing.end(body);
+      return promise;
+    },
+    [Symbol.dispose]: () => agent.destroy(),
+  };
+}
+
+/** Calls kube-apiserver as the kubeconfig's user. */
+export async function kubeconfigCaller(path: string): Promise<Caller> {
+  const config: {
+    clusters: { cluster: { server: string; "certificate-authority-data": string } }[];
+    users: { user: { "client-certificate-data": string; "client-key-data": string } }[];
+  } = parse(await readFile(path, "utf8"));
+  const cluster = config.clusters[0]?.cluster;
+  const user = config.users[0]?.user;
+  if (cluster === undefined || user === undefined) throw new Error(`${path} holds no cluster or no user`);
+  const decode = (text: string): Buffer => Buffer.from(text, "base64");
+  return caller(cluster.server, {
+    ca: decode(cluster["certificate-authority-data"]),
+    cert: decode(user["client-certificate-data"]),
+    key: decode(user["client-key-data"]),
+  });
+}

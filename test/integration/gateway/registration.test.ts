@@ -1,0 +1,188 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import pino from "pino";
+import {
+  API_SERVICE,
+  ApiRegistration,
+  GATEWAY_SERVICE,
+  withdrawIfNoGateway,
+} from "../../../operator/src/gateway/apiservice.ts";
+import { makeAuthority } from "../../../operator/src/gateway/certificate.ts";
+import { GROUP, GROUP_VERSION } from "../../../operator/src/gateway/discovery.ts";
+import { SERVING_SECRET } from "../../../operator/src/gateway/serving-certificate.ts";
+import { isNotFound } from "../../../operator/src/kube/errors.ts";
+import { API_SERVICES, LEASES, NAMESPACES, SECRETS, SERVICES } from "../../../operator/src/kube/resource-types.ts";
+import { type Clock, systemClock } from "../../../operator/src/reconciler/clock.ts";
+import { eventually } from "../../kit/index.ts";
+import { type Lab, SYSTEM, sessionPath, startLab } from "./fixture.ts";
+import type { Caller } from "./raw-request.ts";
+
+const MINUTE = 60_000;
+
+describe("the registration of the aggregated API", () => {
+  let lab: Lab;
+  let admin: Caller;
+
+  before(async () => {
+    lab = await startLab();
+    admin = await lab.through({ user: "root", groups: ["system:masters"] });
+    await lab.sandbox("box");
+  });
+  after(() => lab[Symbol.asyncDispose]());
+
+  const served = async (): Promise<boolean> => (await admin.send({ target: sessionPath("box") })).status === 200;
+  const withdraw = (now: number) => withdrawIfNoGateway(lab.kube, { namespace: SYSTEM, now, signal: lab.signal });
+  const deleteNamespace = async (name: string): Promise<void> => {
+    await lab.namespace(name);
+    await lab.kube.resource(NAMESPACES).delete({ name }, { signal: lab.signal });
+  };
+  const namespaceGone = (name: string): Promise<true> =>
+    eventually(
+      async () => {
+        try {
+          await lab.kube.resource(NAMESPACES).get({ name }, { signal: lab.signal });
+          return false;
+        } catch (error) {
+          return isNotFound(error);
+        }
+      },
+      { timeoutMs: 60_000, what: `namespace ${name} being gone` },
+    );
+
+  test("a gateway registers when it serves, and the last one to stop in order withdraws", async () => {
+    const gateway = await lab.gateway("only");
+    await lab.aggregated();
+    assert.ok(await served());
+    await gateway.stop();
+    assert.equal(await lab.registered(), false);
+    await assert.rejects(
+      lab.kube.resource(SERVICES).get({ namespace: SYSTEM, name: GATEWAY_SERVICE }, { signal: lab.signal }),
+    );
+    const leases = await lab.kube.resource(LEASES).list({ namespace: SYSTEM, signal: lab.signal });
+    assert.deepEqual(leases.items, []);
+    await deleteNamespace("after-stop");
+    await namespaceGone("after-stop");
+  });
+
+  test("when the registered one of two gateways stops, the other takes its place", async () => {
+    const first = await lab.gateway("first");
+    await lab.aggregated();
+    const second = await lab.gateway("second");
+    await eventually(
+      async () => (await lab.kube.resource(LEASES).list({ namespace: SYSTEM, signal: lab.signal })).items.length === 2,
+    );
+    await first.stop();
+    assert.equal(await lab.registered(), true);
+    await eventually(served, { what: "the second gateway serving through kube-apiserver" });
+    await second.stop();
+    assert.equal(await lab.registered(), false);
+  });
+
+  test("a killed gateway blocks namespace deletion until the controller withdraws it for want of a fresh Lease", async () => {
+    const gateway = await lab.gateway("killed");
+    await lab.aggregated();
+    await gateway.abandon();
+    assert.equal(await withdraw(Date.now()), "Kept", "its Lease is fresh: it may be restarting");
+    await eventually(async () => (await admin.send({ target: `/apis/${GROUP_VERSION}` })).status === 503);
+    await deleteNamespace("hanging");
+    await eventually(
+      async () =>
+        /DiscoveryFailed/.test(await lab.kubectl("get", "namespace", "hanging", "-o", "jsonpath={.status.conditions}")),
+      { timeoutMs: 60_000, what: "the namespace hanging on discovery" },
+    );
+    assert.equal(await withdraw(Date.now() + MINUTE), "Withdrawn");
+    await namespaceGone("hanging");
+    assert.equal(await withdraw(Date.now() + MINUTE), "Absent");
+    await withdraw(Date.now() + 11 * MINUTE);
+    const leases = await lab.kube.resource(LEASES).list({ namespace: SYSTEM, signal: lab.signal });
+    assert.deepEqual(leases.items, [], "the Lease of the long dead is removed");
+  });
+
+  test("a gateway whose registered neighbour died without a word takes over when the Lease is stale", async () => {
+    const authority = makeAuthority({ commonName: "test", notBefore: Date.now(), notAfter: Date.now() + MINUTE });
+    const at = (offset: number): Clock => ({ ...systemClock, now: () => Date.now() + offset });
+    const registration = (gateway: string, port: number, offset: number) =>
+      new ApiRegistration({
+        kube: lab.kube,
+        clock: at(offset),
+        logger: pino({ level: "silent" }),
+        namespace: SYSTEM,
+        gateway,
+        port,
+        backend: { kind: "External", host: "localhost" },
+        caBundle: authority.certificate,
+      });
+    const port = async (): Promise<number> =>
+      Number(await lab.kubectl("get", "apiservice", API_SERVICE, "-o", "jsonpath={.spec.service.port}"));
+    await registration("dead", 50_001, 0).assert(lab.signal);
+    assert.equal(await port(), 50_001);
+    await registration("alive", 50_002, 0).assert(lab.signal);
+    assert.equal(await port(), 50_001, "both serve: no tug of war");
+    const survivor = registration("alive", 50_002, MINUTE);
+    await survivor.assert(lab.signal);
+    assert.equal(await port(), 50_002);
+    const version = await lab.kubectl(
+      "get",
+      "apiservice",
+      API_SERVICE,
+      "-o",
+      "jsonpath={.metadata.generation} {.spec}",
+    );
+    await survivor.assert(lab.signal);
+    assert.equal(
+      await lab.kubectl("get", "apiservice", API_SERVICE, "-o", "jsonpath={.metadata.generation} {.spec}"),
+      version,
+    );
+    assert.equal(await withdraw(Date.now() + 20 * MINUTE), "Withdrawn");
+  });
+
+  test("an APIService that somebody else made is not withdrawn", async () => {
+    const ref = { name: API_SERVICE };
+    const spec = { group: GROUP, version: "v1alpha1", groupPriorityMinimum: 100, versionPriority: 10 };
+    const object = { apiVersion: "apiregistration.k8s.io/v1", kind: "APIService", metadata: ref };
+    const service = { namespace: SYSTEM, name: "other", port: 443 };
+    await lab.kube
+      .resource(API_SERVICES)
+      .apply(ref, { ...object, spec: { ...spec, insecureSkipTLSVerify: true, service } }, { signal: lab.signal });
+    assert.equal(await withdraw(Date.now()), "Kept");
+    await lab.kube.resource(API_SERVICES).delete(ref, { signal: lab.signal });
+  });
+
+  test("with aggregation off nothing is registered and the direct endpoint serves everything", async () => {
+    const gateway = await lab.gateway("direct-only", {}, { aggregated: false });
+    assert.equal(await lab.registered(), false);
+    const account = await lab.serviceAccount("direct-only");
+    await lab.grant(account.user, { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] });
+    const direct = lab.direct(gateway, { token: account.token });
+    const answer = await direct.send({
+      method: "POST",
+      target: sessionPath("box", "exec"),
+      body: { command: ["echo", "hi"] },
+    });
+    assert.equal(Buffer.from(String(answer.json["stdout"]), "base64").toString(), "hi");
+    await gateway.stop();
+  });
+
+  test("a new authority is trusted by kube-apiserver and served without a restart", async () => {
+    const gateway = await lab.gateway("rotating");
+    await lab.aggregated();
+    const old = gateway.caBundle;
+    await lab.kube.resource(SECRETS).delete({ namespace: SYSTEM, name: SERVING_SECRET }, { signal: lab.signal });
+    await eventually(() => gateway.caBundle !== old, { what: "a new serving certificate" });
+    const health = await lab.direct(gateway).send({ target: "/readyz" });
+    assert.equal(health.status, 200, "a client that trusts the new authority alone");
+    const bundle = await lab.kubectl("get", "apiservice", API_SERVICE, "-o", "jsonpath={.spec.caBundle}");
+    assert.equal(Buffer.from(bundle, "base64").toString(), gateway.caBundle);
+    await eventually(served, { what: "kube-apiserver going on to serve" });
+    await gateway.stop();
+  });
+
+  test("a gateway outlives an outage of the API server and serves again afterwards", async () => {
+    const gateway = await lab.gateway("patient");
+    await lab.aggregated();
+    await lab.cluster.restartApiServer();
+    await eventually(served, { timeoutMs: 60_000, what: "serving again after the restart" });
+    await gateway.stop();
+    assert.equal(await lab.registered(), false);
+  });
+});
