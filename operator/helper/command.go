@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,16 +25,20 @@ func prepareCommand(request execRequest) (command, error) {
 	if len(request.Command) == 0 || request.Command[0] == "" {
 		return command{}, fail("CommandNotStarted", "the command is empty")
 	}
+	told, err := readSession()
+	if err != nil {
+		return command{}, err
+	}
 	passwd := readPasswd("/etc/passwd")
 	spec := request.User
 	if spec == "" {
-		spec = sessionUser()
+		spec = told.User
 	}
 	who, err := resolveUser(spec, passwd, readGroups("/etc/group"))
 	if err != nil {
 		return command{}, err
 	}
-	env := commandEnv(os.Environ(), request.Env, who, rootHome(passwd))
+	env := commandEnv(os.Environ(), who, rootHome(passwd), told.Env, request.Env)
 	dir, err := workingDir(request.WorkingDir)
 	if err != nil {
 		return command{}, err
@@ -45,9 +50,9 @@ func prepareCommand(request execRequest) (command, error) {
 	return command{program: program, arguments: request.Command, env: env, dir: dir, who: who}, nil
 }
 
-// commandEnv is the container's environment, then the request's. The engine started us as root, so a HOME that is
+// commandEnv is the image's environment, then the session's, then the request's. The engine started us as root, so a HOME that is
 // root's is the runtime's default and not a wish: it becomes the user's own.
-func commandEnv(inherited []string, requested map[string]string, who account, rootHome string) []string {
+func commandEnv(inherited []string, who account, rootHome string, added ...map[string]string) []string {
 	values := map[string]string{}
 	for _, entry := range inherited {
 		if key, value, found := strings.Cut(entry, "="); found {
@@ -61,8 +66,8 @@ func commandEnv(inherited []string, requested map[string]string, who account, ro
 	if values["PATH"] == "" {
 		values["PATH"] = defaultPath
 	}
-	for key, value := range requested {
-		values[key] = value
+	for _, requested := range added {
+		maps.Copy(values, requested)
 	}
 	env := make([]string, 0, len(values))
 	for key, value := range values {

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 )
 
@@ -34,22 +33,4 @@ func reap() {
 			return
 		}
 	}
-}
-
-// userOption is how the driver tells every later exec whose session this is: on the command line of PID 1, where it
-// costs no round trip and survives a restart of the operator.
-const userOption = "--user="
-
-// sessionUser is the image's USER, or "" for root.
-func sessionUser() string {
-	line, err := os.ReadFile("/proc/1/cmdline")
-	if err != nil {
-		return ""
-	}
-	for _, argument := range strings.Split(string(line), "\x00") {
-		if value, found := strings.CutPrefix(argument, userOption); found {
-			return value
-		}
-	}
-	return ""
 }

@@ -1,6 +1,7 @@
 // Command agentworlds-helper is the small static program that Agent Worlds mounts into every session's container.
 //
-// It is PID 1 of the container (`init`), it supervises single commands (`exec`) and moves single files (`put`, `get`).
+// It is PID 1 of the container (`init`), is told whose session this is (`session`), supervises single commands (`exec`)
+// and moves single files (`put`, `get`).
 // Commands, environment, stdin and paths arrive in frames on its stdin, never in its argv (invariant 8), and every
 // answer ends in a frame that proves it is complete.
 package main
@@ -30,12 +31,14 @@ func main() {
 
 func run(args []string) int {
 	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: agentworlds-helper init|exec|put|get|version")
+		fmt.Fprintln(os.Stderr, "usage: agentworlds-helper init|session|exec|put|get|version")
 		return 2
 	}
 	switch args[0] {
 	case "init":
 		return runInit()
+	case "session":
+		return serve(os.Stdin, os.Stdout, os.Stderr, runSession)
 	case "exec":
 		return serve(os.Stdin, os.Stdout, os.Stderr, runExec)
 	case "put":

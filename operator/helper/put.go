@@ -62,7 +62,11 @@ type writeTarget struct {
 }
 
 func planWrite(path string, request putRequest) (writeTarget, error) {
-	owner, err := resolveUser(sessionUser(), readPasswd("/etc/passwd"), readGroups("/etc/group"))
+	told, err := readSession()
+	if err != nil {
+		return writeTarget{}, err
+	}
+	owner, err := resolveUser(told.User, readPasswd("/etc/passwd"), readGroups("/etc/group"))
 	if err != nil {
 		return writeTarget{}, err
 	}

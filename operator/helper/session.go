@@ -1,66 +1,65 @@
 package main
 
 import (
-	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
-	"strconv"
-	"syscall"
-	"time"
+	"path/filepath"
 )
 
-// killSession ends a command's process group and whatever else still belongs to its session. A process may fork while
-// we look, so it looks until nobody is left; a process that made a session of its own is on purpose left alone.
-func killSession(leader int) {
-	const attempts = 200
-	for range attempts {
-		// ESRCH means that the group is empty already; the scan below decides.
-		_ = syscall.Kill(-leader, syscall.SIGKILL)
-		alive := sessionMembers(leader)
-		if len(alive) == 0 {
-			return
-		}
-		for _, pid := range alive {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+// sessionFile keeps what every command of the session needs. /dev is a tmpfs of the container: no commit and no capture
+// sees it, and unlike the container's config it is not copied into the config of a committed image (engines do that).
+var sessionFile = "/dev/.agentworlds/session.json"
+
+// session is what the operator tells once, after the start.
+type session struct {
+	// User is the image's USER; "" is root.
+	User string `json:"user"`
+	// Env is added to the image's environment.
+	Env map[string]string `json:"env"`
 }
 
-// sessionMembers lists the living processes of a session; zombies are not alive.
-func sessionMembers(session int) []int {
-	entries, err := os.ReadDir("/proc")
+// runSession stores the session's facts; saying them again replaces them. Its answer also proves that the helper works.
+func runSession(talk *conversation) error {
+	var told session
+	if err := talk.header(&told); err != nil {
+		return err
+	}
+	if err := storeSession(told); err != nil {
+		return err
+	}
+	if err := talk.writer.writeJSON(frameRecord, map[string]int{"protocol": protocolVersion}); err != nil {
+		return errors.Join(errClientLost, err)
+	}
+	talk.awaitAck()
+	return nil
+}
+
+func storeSession(told session) error {
+	content, err := json.Marshal(told)
 	if err != nil {
-		return nil
+		return err
 	}
-	var members []int
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		state, sid, ok := parseStat(stat)
-		if ok && sid == session && state != 'Z' && state != 'X' {
-			members = append(members, pid)
-		}
+	if err := os.MkdirAll(filepath.Dir(sessionFile), 0o700); err != nil {
+		return err
 	}
-	return members
+	temporary := sessionFile + ".new"
+	if err := os.WriteFile(temporary, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, sessionFile)
 }
 
-// parseStat reads state and session from /proc/<pid>/stat. The command's name may hold spaces and parentheses, so the
-// fields are counted from the last one.
-func parseStat(stat []byte) (state byte, session int, ok bool) {
-	end := bytes.LastIndexByte(stat, ')')
-	if end < 0 {
-		return 0, 0, false
+// readSession fails without a session: running as root because nobody said otherwise would be wrong.
+func readSession() (session, error) {
+	var told session
+	content, err := os.ReadFile(sessionFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return told, fail("CommandNotStarted", "the session is not set up yet")
 	}
-	fields := bytes.Fields(stat[end+1:])
-	if len(fields) < 4 {
-		return 0, 0, false
+	if err != nil {
+		return told, err
 	}
-	session, err := strconv.Atoi(string(fields[3]))
-	return fields[0][0], session, err == nil
+	return told, json.Unmarshal(content, &told)
 }

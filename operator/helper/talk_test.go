@@ -5,8 +5,26 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"testing"
 )
+
+// TestMain keeps the session's facts out of the machine's /dev.
+func TestMain(m *testing.M) {
+	directory, err := os.MkdirTemp("", "agentworlds-helper-test-")
+	if err != nil {
+		panic(err)
+	}
+	sessionFile = filepath.Join(directory, "session.json")
+	if err := storeSession(session{}); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(directory); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
 
 // testClient talks to a sub-command that runs in this process.
 type testClient struct {
