@@ -1,0 +1,218 @@
+/**
+ * The whole product in one story, on real parts: `make demo`. Ends with one line of JSON on stdout; the narration goes to
+ * stderr. `KEEP=1` leaves everything running until Ctrl-C and prints the kubeconfig's path.
+ */
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { AgentWorlds } from "../sdk/src/index.ts";
+import { runCommandLine } from "./parts/command-line.ts";
+import { partDirectory } from "./parts/directory.ts";
+import { callEngine, expectSuccess } from "./parts/engine-api.ts";
+import { PartFailed } from "./parts/errors.ts";
+import { installOperator, startOperator } from "./parts/operator.ts";
+import { startParts } from "./parts/parts.ts";
+import type { PartsFile } from "./parts/parts-file.ts";
+import { isPortFree } from "./parts/ports.ts";
+import { run } from "./parts/process.ts";
+import { eventually } from "./parts/wait.ts";
+
+const EXAMPLES = join(import.meta.dirname, "..", "examples");
+const REGISTRY_PORT = 5055;
+const WITHIN_MS = 40 * 60_000;
+const NAMESPACE = "default";
+
+/** Prints what happens, with the time since the start and of each step. */
+class Narrator {
+  readonly #startedAt = performance.now();
+  #stepAt = this.#startedAt;
+
+  step(sentence: string): void {
+    this.#done();
+    process.stderr.write(`\n\x1b[1m▸ ${sentence}\x1b[0m\n`);
+    this.#stepAt = performance.now();
+  }
+
+  say(text: string): void {
+    for (const line of text.trimEnd().split("\n")) process.stderr.write(`    ${line}\n`);
+  }
+
+  #done(): void {
+    if (this.#stepAt === this.#startedAt) return;
+    const seconds = (performance.now() - this.#stepAt) / 1000;
+    process.stderr.write(`    \x1b[2m${seconds.toFixed(1)} s (${this.elapsed().toFixed(1)} s in all)\x1b[0m\n`);
+  }
+
+  end(): void {
+    this.#done();
+  }
+
+  /** Seconds since the start. */
+  elapsed(): number {
+    return (performance.now() - this.#startedAt) / 1000;
+  }
+}
+
+interface Story {
+  readonly parts: PartsFile;
+  readonly narrator: Narrator;
+  readonly signal: AbortSignal;
+  kubectl(...words: string[]): Promise<string>;
+}
+
+await runCommandLine(async (_words, interrupted) => {
+  const narrator = new Narrator();
+  const signal = AbortSignal.any([interrupted, AbortSignal.timeout(WITHIN_MS)]);
+  const ended = await withEverything(narrator, { signal, interrupted });
+  process.stdout.write(`${JSON.stringify({ ok: true, seconds: Number(narrator.elapsed().toFixed(1)), ...ended })}\n`);
+  return 0;
+});
+
+/** Parts and operator up, the story told, everything down again. */
+async function withEverything(narrator: Narrator, signals: { signal: AbortSignal; interrupted: AbortSignal }) {
+  const { signal } = signals;
+  narrator.step("Local parts: a Kubernetes control plane, a container engine, a registry, a base image");
+  if (!(await isPortFree(REGISTRY_PORT))) {
+    throw new PartFailed("demo", `port ${REGISTRY_PORT} of 127.0.0.1 is taken: end what listens there`);
+  }
+  await using undo = new AsyncDisposableStack();
+  const directory = undo.use(await partDirectory({ kind: "demo" }));
+  const parts = undo.use(await startParts({ baseImages: ["workbench"], registryPort: REGISTRY_PORT, signal }));
+  const { kubeconfig } = parts.file.controlPlane;
+  const kubectl = (...words: string[]) => run(["kubectl", "--kubeconfig", kubeconfig, ...words], { signal });
+  narrator.say(`kube-apiserver ${parts.file.controlPlane.url}\nengine         ${parts.file.engine.dockerHost}`);
+  narrator.say(`registry       ${parts.file.registry.url}`);
+
+  narrator.step("CRDs, admission policies and the operator");
+  await installOperator(kubeconfig, signal);
+  const operator = undo.use(
+    await startOperator({
+      kubeconfigPath: kubeconfig,
+      registryUrl: parts.file.registry.url,
+      directory: join(directory.path, "operator"),
+      signal,
+    }),
+  );
+  narrator.say(await kubectl("api-resources", "--categories=agentworlds"));
+  try {
+    const ended = await tell({ parts: parts.file, narrator, signal, kubectl });
+    if (process.env["KEEP"] === "1") await keep(parts.file, signals.interrupted);
+    narrator.step("Clean: everything that was started ends");
+    return ended;
+  } catch (error) {
+    narrator.say(
+      `the operator's last lines:\n${(await readFile(operator.logPath, "utf8")).split("\n").slice(-15).join("\n")}`,
+    );
+    throw error;
+  } finally {
+    await undo.disposeAsync();
+    narrator.end();
+  }
+}
+
+async function tell(story: Story): Promise<{ version: number; digest: string }> {
+  const { narrator, kubectl, signal } = story;
+  const worlds = new AgentWorlds({ kubeconfig: story.parts.controlPlane.kubeconfig, namespace: NAMESPACE });
+
+  narrator.step("kubectl apply -f runtime-docker.yaml -f world.yaml");
+  await applyExamples(story);
+  await kubectl("wait", "--for=condition=Ready", "--timeout=60s", "runtime/local", "world/hello");
+  narrator.say(await kubectl("get", "runtimes,worlds"));
+
+  narrator.step("An agent opens a session through the SDK, installs a tool and writes a file");
+  const first = await worlds.sandboxes.create({
+    world: "hello",
+    name: "first",
+    ttlSeconds: 8,
+    agent: { id: "demo-agent", conversation: "c-1" },
+    signal,
+  });
+  await first.exec(
+    "printf '#!/bin/sh\\necho hello from $(cat /srv/name)\\n' > /usr/local/bin/greet && chmod 755 /usr/local/bin/greet",
+  );
+  await first.writeFile("/srv/name", "a World that persists");
+  narrator.say(`$ greet\n${(await first.exec("greet")).stdout}`);
+  narrator.say(await kubectl("get", "worlds,sandboxes"));
+
+  narrator.step("A touch moves the deadline; then it passes");
+  const before = first.expiresAt;
+  const touched = await first.touch({ ttlSeconds: 10 });
+  narrator.say(`expires at ${touched.expiresAt.toISOString()}, before ${before?.toISOString()}`);
+  await kubectl("wait", "--for=condition=Hibernated", "--timeout=60s", "sandbox/first");
+  const { version, digest, image } = await headOf(story, 1);
+  narrator.say(await kubectl("get", "worlds,sandboxes"));
+  narrator.say(`World.status.head: version ${version}\n${digest}`);
+
+  narrator.step("A new session boots from it and finds the work");
+  await using second = await worlds.sandboxes.create({ world: "hello", name: "second", ttlSeconds: 60, signal });
+  const greeting = (await second.exec("greet")).stdout;
+  narrator.say(`$ greet\n${greeting}`);
+  if (!greeting.includes("hello from a World that persists")) throw new PartFailed("demo", "the work was not there");
+  const closed = await second.close();
+  narrator.say(`closed in version ${closed.version}`);
+
+  narrator.step("docker run of the pinned image finds it too");
+  const printed = await dockerRun(story, image, ["/usr/local/bin/greet"]);
+  narrator.say(`$ docker run ${image} greet\n${printed}`);
+  if (!printed.includes("hello from a World that persists"))
+    throw new PartFailed("demo", "docker run did not find the work");
+
+  narrator.step("kubectl delete");
+  await kubectl("delete", "sandbox,world,runtime", "--all", "--timeout=60s");
+  return { version, digest };
+}
+
+/** The examples as they are in the repository; only the engine's address is this machine's. */
+async function applyExamples({ parts, signal }: Story): Promise<void> {
+  const runtime = (await readFile(join(EXAMPLES, "runtime-docker.yaml"), "utf8")).replace(
+    "unix:///var/run/docker.sock",
+    parts.engine.dockerHost,
+  );
+  const world = await readFile(join(EXAMPLES, "world.yaml"), "utf8");
+  await run(["kubectl", "--kubeconfig", parts.controlPlane.kubeconfig, "apply", "-f", "-"], {
+    signal,
+    input: `${runtime}\n---\n${world}`,
+  });
+}
+
+async function headOf({ kubectl, signal }: Story, atLeast: number) {
+  return eventually(
+    async () => {
+      const head = JSON.parse(await kubectl("get", "world", "hello", "-o", "jsonpath={.status.head}"));
+      return head.version >= atLeast ? (head as { version: number; digest: string; image: string }) : undefined;
+    },
+    { signal, timeoutMs: 30_000, what: `version ${atLeast} of the World` },
+  );
+}
+
+/** `docker run --rm IMAGE COMMAND` over the Engine API: this machine need not have the client. */
+async function dockerRun({ parts, signal }: Story, image: string, command: string[]): Promise<string> {
+  const { dockerHost } = parts.engine;
+  const call = (method: string, path: string, body?: unknown) =>
+    callEngine(dockerHost, {
+      method,
+      path,
+      headers: { "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal,
+    });
+  expectSuccess("pull", await call("POST", `/images/create?fromImage=${encodeURIComponent(image)}`));
+  const created = expectSuccess(
+    "create",
+    await call("POST", "/containers/create", { Image: image, Cmd: command, Tty: true }),
+  );
+  const { Id: id } = JSON.parse(created);
+  try {
+    expectSuccess("start", await call("POST", `/containers/${id}/start`));
+    expectSuccess("wait", await call("POST", `/containers/${id}/wait`));
+    return expectSuccess("logs", await call("GET", `/containers/${id}/logs?stdout=1&stderr=1`));
+  } finally {
+    expectSuccess("remove", await call("DELETE", `/containers/${id}?force=1`));
+  }
+}
+
+/** Leaves everything running until Ctrl-C. */
+async function keep(parts: PartsFile, interrupted: AbortSignal): Promise<void> {
+  process.stderr.write(`\nKept. export KUBECONFIG=${parts.controlPlane.kubeconfig}\nCtrl-C ends it.\n`);
+  if (!interrupted.aborted) await once(interrupted, "abort");
+}
