@@ -153,7 +153,7 @@ export const runtimeSpecSchema = rule(
       .describe("How much may run."),
     isolation: isolationSchema
       .default({ network: "Isolated", pidsLimit: 512, memory: "2Gi" })
-      .describe("How containers are fenced in. Capabilities are dropped and privileges cannot be gained, always."),
+      .describe("How containers are fenced in. No extra capabilities and no new privileges, always."),
     imageCache: z
       .object({
         keepImages: integer(0, 1000)

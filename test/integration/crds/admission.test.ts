@@ -47,7 +47,7 @@ await grant(
   [{ apiGroups: [""], resources: ["secrets"], resourceNames: ["hers", "other", ...numbered(15)], verbs: ["get"] }],
   ["alice"],
 );
-assert.equal((await create(admin, "World", "older", world())).status, 201);
+assert.equal((await create(admin, { kind: "World", name: "older", spec: world() })).status, 201);
 await installPolicies(cluster);
 await eventually(async () => stampIn(await dryRun(admin, "World", world())) !== undefined, {
   what: "the stamp is in force",
@@ -87,14 +87,15 @@ function takes(...secrets: string[]): unknown {
 
 function create(
   api: Api,
-  kind: string,
-  name: string,
-  spec: unknown,
-  annotations?: Record<string, string>,
+  {
+    kind,
+    name,
+    spec,
+    annotations,
+  }: { kind: string; name: string; spec: unknown; annotations?: Record<string, string> },
 ): Promise<Answer> {
-  const object = manifest(kind, name, spec);
   const metadata = { name, ...(annotations === undefined ? {} : { annotations }) };
-  return api.send("POST", pathOf(kind, { namespace }), { ...object, metadata });
+  return api.send("POST", pathOf(kind, { namespace }), { ...manifest(kind, name, spec), metadata });
 }
 
 function dryRun(api: Api, kind: string, spec: unknown): Promise<Answer> {
@@ -114,9 +115,17 @@ const at = (kind: string, name: string): string => pathOf(kind, { namespace, nam
 const FORGED = { [CREATED_BY]: '{"user":"somebody-else"}' };
 
 test("the creator is the authenticated user; what the request claims is overwritten", async () => {
-  assert.deepEqual(creatorIn(await create(alice, "World", "forged", world(), FORGED)), { user: "alice" });
-  assert.deepEqual(creatorIn(await create(alice, "World", "beside", world(), { other: "kept" })), { user: "alice" });
-  assert.deepEqual(creatorIn(await create(alice, "World", "empty", world(), {})), { user: "alice" });
+  assert.deepEqual(
+    creatorIn(await create(alice, { kind: "World", name: "forged", spec: world(), annotations: FORGED })),
+    { user: "alice" },
+  );
+  assert.deepEqual(
+    creatorIn(await create(alice, { kind: "World", name: "beside", spec: world(), annotations: { other: "kept" } })),
+    { user: "alice" },
+  );
+  assert.deepEqual(creatorIn(await create(alice, { kind: "World", name: "empty", spec: world(), annotations: {} })), {
+    user: "alice",
+  });
   const nothing = await alice.send("POST", pathOf("World", { namespace }), {
     ...manifest("World", "null", world()),
     metadata: { name: "null", annotations: null },
@@ -131,36 +140,50 @@ test("other annotations stay when the stamp is set", async () => {
 
 test("spec.agent adds the agent and its conversation", async () => {
   const spec = { world: { name: "w" }, agent: { id: "claude", conversation: 'c-1"\\' } };
-  const answer = await create(alice, "Sandbox", "agent", spec);
+  const answer = await create(alice, { kind: "Sandbox", name: "agent", spec });
   assert.deepEqual(creatorIn(answer), { user: "alice", agent: "claude", conversation: 'c-1"\\' });
 });
 
 test("a ServiceAccount that states no agent is one; a person is none", async () => {
   const expected = { user: "system:serviceaccount:ci:runner", agent: "serviceaccount:ci:runner" };
-  assert.deepEqual(creatorIn(await create(serviceAccount, "World", "by-account", world())), expected);
-  assert.deepEqual(creatorIn(await create(serviceAccount, "Sandbox", "by-account", { image: "busybox" })), expected);
-  const stated = await create(serviceAccount, "Sandbox", "by-agent", { image: "busybox", agent: { id: "claude" } });
+  assert.deepEqual(
+    creatorIn(await create(serviceAccount, { kind: "World", name: "by-account", spec: world() })),
+    expected,
+  );
+  assert.deepEqual(
+    creatorIn(await create(serviceAccount, { kind: "Sandbox", name: "by-account", spec: { image: "busybox" } })),
+    expected,
+  );
+  const stated = await create(serviceAccount, {
+    kind: "Sandbox",
+    name: "by-agent",
+    spec: { image: "busybox", agent: { id: "claude" } },
+  });
   assert.deepEqual(creatorIn(stated), { ...expected, agent: "claude" });
 });
 
 test("a user name cannot break out of its JSON string", async () => {
-  const answer = await create(mallory, "World", "by-mallory", world());
+  const answer = await create(mallory, { kind: "World", name: "by-mallory", spec: world() });
   assert.deepEqual(creatorIn(answer), { user: 'm"allory\\","agent":"x' });
 });
 
 test("a control character in a user name is replaced and does not break the JSON", async () => {
-  const answer = await create(tabbed, "World", "by-tabbed", world());
+  const answer = await create(tabbed, { kind: "World", name: "by-tabbed", spec: world() });
   assert.deepEqual(creatorIn(answer), { user: "tab\ufffdbed" });
 });
 
 test("a malformed agent is the schema's business, in the schema's words", async () => {
-  const answer = await create(alice, "Sandbox", "malformed", { image: "busybox", agent: "claude" });
+  const answer = await create(alice, {
+    kind: "Sandbox",
+    name: "malformed",
+    spec: { image: "busybox", agent: "claude" },
+  });
   assert.equal(answer.status, 422);
   assert.match(answer.message, /spec\.agent in body must be of type object/);
 });
 
 test("another user can neither change nor remove the stamp, nor anybody else", async () => {
-  await create(alice, "Sandbox", "hers", { image: "busybox" });
+  await create(alice, { kind: "Sandbox", name: "hers", spec: { image: "busybox" } });
   const stamp = '{"user":"alice"}';
   for (const api of [bob, alice, admin]) {
     for (const value of ['{"user":"bob"}', "", null]) {
@@ -174,7 +197,7 @@ test("another user can neither change nor remove the stamp, nor anybody else", a
 });
 
 test("a replace without the annotation keeps the stamp", async () => {
-  await create(alice, "World", "replaced", world());
+  await create(alice, { kind: "World", name: "replaced", spec: world() });
   const { resourceVersion } = worldSchema.parse((await bob.send("GET", at("World", "replaced"))).body).metadata;
   const replacement = {
     ...manifest("World", "replaced", { from: { image: "busybox:1.36" }, description: "replaced" }),
@@ -229,17 +252,20 @@ test("an object older than the policies is not refused, and nobody can stamp it 
 });
 
 test("who may not read a Secret cannot put it into a Sandbox", async () => {
-  const answer = await create(bob, "Sandbox", "taken", takes("hers"));
+  const answer = await create(bob, { kind: "Sandbox", name: "taken", spec: takes("hers") });
   assert.equal(answer.status, 403);
   assert.match(
     answer.message,
     /spec\.env takes a value from the Secret hers, which bob may not read: get on secrets\/hers is needed/,
   );
-  assert.equal((await create(alice, "Sandbox", "taken", takes("hers", "other", "hers"))).status, 201);
+  assert.equal(
+    (await create(alice, { kind: "Sandbox", name: "taken", spec: takes("hers", "other", "hers") })).status,
+    201,
+  );
 });
 
 test("one unreadable Secret among readable ones is named", async () => {
-  const answer = await create(alice, "Sandbox", "mixed", takes("hers", "other", "foreign"));
+  const answer = await create(alice, { kind: "Sandbox", name: "mixed", spec: takes("hers", "other", "foreign") });
   assert.equal(answer.status, 403);
   assert.match(answer.message, /the Secret foreign, which alice may not read/);
 });
@@ -266,9 +292,9 @@ test("changing the environment needs the right too; whatever else changes does n
 
 test("a Sandbox takes variables from 16 Secrets and no more", async () => {
   const secrets = numbered(17);
-  const full = await create(admin, "Sandbox", "sixteen", takes(...secrets.slice(0, 16)));
+  const full = await create(admin, { kind: "Sandbox", name: "sixteen", spec: takes(...secrets.slice(0, 16)) });
   assert.equal(full.status, 201, full.message);
-  const answer = await create(admin, "Sandbox", "seventeen", takes(...secrets));
+  const answer = await create(admin, { kind: "Sandbox", name: "seventeen", spec: takes(...secrets) });
   assert.match(answer.message, /spec\.env may take values from at most 16 Secrets/);
   // Many variables of few Secrets cost no more.
   const many = await dryRun(admin, "Sandbox", takes(...Array.from({ length: 64 }, (_, index) => `s${index % 16}`)));
@@ -276,12 +302,12 @@ test("a Sandbox takes variables from 16 Secrets and no more", async () => {
 });
 
 test("the last of 16 Secrets is checked like the first", async () => {
-  const answer = await create(alice, "Sandbox", "last", takes(...numbered(15), "foreign"));
+  const answer = await create(alice, { kind: "Sandbox", name: "last", spec: takes(...numbered(15), "foreign") });
   assert.match(answer.message, /the Secret foreign, which alice may not read/);
 });
 
 test("where the stamp is not put back, a change of it is refused", async () => {
-  await create(alice, "World", "kept", world());
+  await create(alice, { kind: "World", name: "kept", spec: world() });
   await admin.send(
     "DELETE",
     "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/created-by.agentworlds.dev",

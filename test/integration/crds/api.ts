@@ -55,25 +55,31 @@ export class Api implements AsyncDisposable {
     return new Api(cluster.cluster.server, agent);
   }
 
-  async send(
-    method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE",
-    path: string,
-    body?: unknown,
-    contentType = "application/json",
-  ): Promise<Answer> {
-    const answer = await request(`${this.#server}${path}`, {
-      method,
-      dispatcher: this.#agent,
-      signal: AbortSignal.timeout(30_000),
-      ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "content-type": contentType } }),
-    });
-    const parsed = z.looseObject({ message: z.string().optional() }).parse(await answer.body.json());
-    return { status: answer.statusCode, body: parsed, message: parsed.message ?? "" };
+  send(method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: unknown): Promise<Answer> {
+    return this.#exchange({ method, path, body, contentType: "application/json" });
   }
 
   /** A merge patch. */
   patch(path: string, body: unknown): Promise<Answer> {
-    return this.send("PATCH", path, body, "application/merge-patch+json");
+    return this.#exchange({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
+  }
+
+  async #exchange(call: {
+    method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+    path: string;
+    body: unknown;
+    contentType: string;
+  }): Promise<Answer> {
+    const answer = await request(`${this.#server}${call.path}`, {
+      method: call.method,
+      dispatcher: this.#agent,
+      signal: AbortSignal.timeout(30_000),
+      ...(call.body === undefined
+        ? {}
+        : { body: JSON.stringify(call.body), headers: { "content-type": call.contentType } }),
+    });
+    const parsed = z.looseObject({ message: z.string().optional() }).parse(await answer.body.json());
+    return { status: answer.statusCode, body: parsed, message: parsed.message ?? "" };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
