@@ -27,6 +27,11 @@ const configuration: Readonly<Record<BaseImageName, readonly string[]>> = {
   workbench: [`ENV PATH=${searchPath}`, "ENV LANG=C.UTF-8", 'CMD ["bash"]', "WORKDIR /root"],
 };
 
+/** Whether there is a base image of that name. */
+export function isBaseImageName(name: string): name is BaseImageName {
+  return Object.hasOwn(configuration, name);
+}
+
 /** `HOST/base/NAME:latest` */
 export function baseImageReference(name: BaseImageName, registry: Pick<RegistryAddress, "host">): string {
   return `${registry.host}/base/${name}:latest`;

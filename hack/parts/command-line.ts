@@ -1,4 +1,4 @@
-import { MissingProgram, NeverHappened, PartFailed } from "./errors.ts";
+import { MissingProgram, NeverHappened, PartFailed, systemErrorCode } from "./errors.ts";
 
 /**
  * Runs a command-line program: its number becomes the exit code, and an error that a person can act on is printed as
@@ -40,6 +40,8 @@ export function exitCodeOf(signal: NodeJS.Signals): number {
 export function sentence(error: unknown): string {
   const expected = [MissingProgram, PartFailed, NeverHappened, Interrupted, UsageError];
   if (error instanceof Error && expected.some((known) => error instanceof known)) return error.message;
+  // What node:util's parseArgs says of a word it does not know is meant for people.
+  if (systemErrorCode(error)?.startsWith("ERR_PARSE_ARGS_")) return error instanceof Error ? error.message : "";
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 

@@ -67,7 +67,7 @@ async function ownerOf(directory: string): Promise<ProcessIdentity | undefined> 
 }
 
 /** Reads what `JSON.stringify` made of a `ProcessIdentity`; undefined when it is cut short or something else. */
-function parseIdentity(text: string): ProcessIdentity | undefined {
+export function parseIdentity(text: string): ProcessIdentity | undefined {
   const match = /^\{"pid":(\d+),"startTime":"(\d+)"\}$/.exec(text.trim());
   if (match?.[1] === undefined || match[2] === undefined) return undefined;
   return { pid: Number(match[1]), startTime: match[2] };

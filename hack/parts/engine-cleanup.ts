@@ -21,7 +21,16 @@ export interface EngineState {
 export const stateFile = "engine.json";
 
 /** What dockerd makes at compiled-in paths, children first. */
-const fixedPaths = ["/etc/docker/key.json", "/etc/docker", "/run/docker/plugins", "/run/docker"];
+const fixedPaths = [
+  "/etc/docker/key.json",
+  "/etc/docker",
+  "/run/docker/plugins",
+  "/run/docker",
+  "/run/containerd/s",
+  "/run/containerd",
+  // Made by umount(8).
+  "/run/mount",
+];
 
 /** Those of the fixed paths that are not there yet. */
 export async function absentFixedPaths(): Promise<string[]> {
@@ -64,6 +73,7 @@ export async function cleanEngine(directory: string, signal: AbortSignal): Promi
     await unmountBelow(directory, signal);
     await removeEngineNetwork(state.network, signal);
     await removeCgroups(state.cgroupParent);
+    await removeShimSockets(join(directory, engineFolders.exec));
     await removeFixedPaths(state.absentBefore);
     for (const folder of Object.values(engineFolders)) {
       await rm(join(directory, folder), { recursive: true, force: true, maxRetries: 3 });
@@ -145,6 +155,24 @@ export function mountPoints(mountinfo: string): string[] {
     if (point === undefined) return [];
     return [point.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)))];
   });
+}
+
+/** A shim's socket is outside the exec root, at the address it wrote into its bundle; a killed one leaves it behind. */
+async function removeShimSockets(execRoot: string): Promise<void> {
+  for (const file of await filesNamed("address", execRoot)) {
+    const socket = /^unix:\/\/(\/run\/containerd\/s\/[0-9a-f]+)$/.exec((await readGone(file)).trim())?.[1];
+    if (socket !== undefined) await rm(socket, { force: true });
+  }
+}
+
+async function filesNamed(name: string, below: string): Promise<string[]> {
+  try {
+    const entries = await readdir(below, { recursive: true, withFileTypes: true });
+    return entries.filter((entry) => entry.name === name).map((entry) => join(entry.parentPath, entry.name));
+  } catch (error) {
+    if (systemErrorCode(error) === "ENOENT") return [];
+    throw error;
+  }
 }
 
 async function removeCgroups(parent: string): Promise<void> {

@@ -82,7 +82,7 @@ async function startPrivateEngine(options: EngineOptions): Promise<Engine> {
   );
   // A folder given again after a crash still holds what the crashed daemon left.
   await cleanEngine(directory.path, signal);
-  const guarded = undo.use(await guard(directory, options.directory === undefined));
+  undo.use(await guard(directory, options.directory === undefined));
   const dockerHost = `unix://${join(directory.path, "docker.sock")}`;
   undo.defer(() => cleanEngine(directory.path, AbortSignal.timeout(60_000)));
   const daemon = undo.use(
@@ -99,7 +99,7 @@ async function startPrivateEngine(options: EngineOptions): Promise<Engine> {
   return {
     dockerHost,
     private: true,
-    pids: () => [daemon.pid, guarded.pid],
+    pids: () => [daemon.pid],
     async [Symbol.asyncDispose]() {
       await using _ = owned;
       await emptyEngine(dockerHost, AbortSignal.timeout(30_000));
@@ -172,7 +172,7 @@ async function emptyEngine(dockerHost: string, signal: AbortSignal): Promise<voi
  * A shell that waits for the end of its stdin, which is the end of this process however it ends, and then cleans up.
  * dockerd itself dies with us; its containers, mounts and links would not. A word on stdin sends it home instead.
  */
-async function guard(directory: PartDirectory, removeFolder: boolean): Promise<AsyncDisposable & { pid: number }> {
+async function guard(directory: PartDirectory, removeFolder: boolean): Promise<AsyncDisposable> {
   const warden = fileURLToPath(new URL("./engine-warden.ts", import.meta.url));
   const shell = spawn(
     "sh",
@@ -190,7 +190,6 @@ async function guard(directory: PartDirectory, removeFolder: boolean): Promise<A
   await once(shell, "spawn");
   const closed = once(shell, "close");
   return {
-    pid: shell.pid ?? 0,
     async [Symbol.asyncDispose]() {
       shell.stdin.end("done\n");
       await closed;

@@ -1,0 +1,33 @@
+// Ends what `hack/up.ts` started, and removes what it made. Does nothing when nothing is up.
+//   node hack/down.ts [--directory DIR]
+import { access } from "node:fs/promises";
+import { resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { runCommandLine } from "./parts/command-line.ts";
+import { systemErrorCode } from "./parts/errors.ts";
+import { defaultDirectory, endParts, localPaths, removeEmpty } from "./parts/local.ts";
+
+const withinMs = 3 * 60_000;
+
+await runCommandLine(async (words, stop) => {
+  const { values } = parseArgs({
+    args: [...words],
+    options: { directory: { type: "string", default: defaultDirectory } },
+  });
+  const paths = localPaths(resolve(values.directory));
+  if (!(await isThere(paths.directory))) return 0;
+  // Without the lock of `up`: who wants to end a start that hangs must not wait for it.
+  await endParts(paths, AbortSignal.any([stop, AbortSignal.timeout(withinMs)]));
+  await removeEmpty(paths);
+  return 0;
+});
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await access(path);
+    return true;
+  } catch (error) {
+    if (systemErrorCode(error) !== "ENOENT") throw error;
+    return false;
+  }
+}
