@@ -28,6 +28,8 @@ export interface RegistryClientOptions {
   readonly deadlineMs?: number;
   /** Chunks of a streamed upload, each kept in memory until it has arrived. Default 16 MiB. */
   readonly chunkBytes?: number;
+  /** Tags asked for at once. Default 1000. */
+  readonly tagsPerPage?: number;
   readonly clock?: Clock;
   /** DNS. Default: the machine's. */
   readonly lookup?: Lookup;
@@ -36,6 +38,7 @@ export interface RegistryClientOptions {
 }
 
 const DEFAULT_DEADLINE_MS = 30_000;
+const DEFAULT_TAGS_PER_PAGE = 1_000;
 const DEFAULT_MAX_BLOB = 4 * 1024 * 1024;
 /** What a 404 says when the thing deleted is not there; other 404s may come from another server altogether. */
 const ABSENT = ["MANIFEST_UNKNOWN", "NAME_UNKNOWN"];
@@ -53,6 +56,7 @@ class DistributionClient implements RegistryClient {
   readonly #transport: Transport;
   readonly #clock: Clock;
   readonly #chunkBytes: number;
+  readonly #tagsPerPage: number;
   readonly #onOrphan: (orphan: OrphanedUpload) => void;
 
   constructor(endpoint: RegistryEndpoint, options: RegistryClientOptions) {
@@ -60,6 +64,7 @@ class DistributionClient implements RegistryClient {
     this.endpoint = endpoint;
     this.#clock = options.clock ?? systemClock;
     this.#chunkBytes = options.chunkBytes ?? CHUNK_BYTES;
+    this.#tagsPerPage = options.tagsPerPage ?? DEFAULT_TAGS_PER_PAGE;
     this.#onOrphan = options.onOrphan ?? (() => undefined);
     this.#transport = new Transport({
       origin: parseOrigin(endpoint.url, policy),
@@ -126,7 +131,7 @@ class DistributionClient implements RegistryClient {
   }
 
   async listTags(repository: string, signal: AbortSignal): Promise<string[]> {
-    return await listTags(this.#transport, this.#paths(repository), signal);
+    return await listTags(this.#transport, { paths: this.#paths(repository), perPage: this.#tagsPerPage, signal });
   }
 
   async getBlob(

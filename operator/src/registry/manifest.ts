@@ -42,8 +42,8 @@ const indexSchema = z.object({
 const shapeSchema = z.object({
   schemaVersion: z.int(),
   mediaType: z.string().nullish(),
-  manifests: z.unknown(),
-  layers: z.unknown(),
+  manifests: z.unknown().optional(),
+  layers: z.unknown().optional(),
 });
 
 /**

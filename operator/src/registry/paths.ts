@@ -3,16 +3,14 @@ import { isDigest } from "./digest.ts";
 import { RegistryError } from "./errors.ts";
 import { isRepository, isTag } from "./reference.ts";
 
-/** Tags asked for at once; a registry may answer with fewer. */
-const TAGS_PER_PAGE = 1000;
-
 /** The URLs of one repository. Names are checked, so that none can reach outside its place in the path. */
 export interface RepositoryPaths {
   readonly repository: string;
   manifest(reference: string): URL;
   blob(digest: Digest): URL;
   readonly uploads: URL;
-  readonly tags: URL;
+  /** The first page of at most this many tags; a registry may answer with fewer. */
+  tags(perPage: number): URL;
   mount(digest: Digest, from: string): URL;
 }
 
@@ -28,7 +26,7 @@ export function repositoryPaths(origin: URL, repository: string): RepositoryPath
     },
     blob: (digest) => at(`blobs/${requireDigest(digest)}`),
     uploads: at("blobs/uploads/"),
-    tags: at(`tags/list?n=${TAGS_PER_PAGE}`),
+    tags: (perPage) => at(`tags/list?n=${perPage}`),
     mount: (digest, from) => {
       requireRepository(from);
       const query = new URLSearchParams({ mount: requireDigest(digest), from });

@@ -210,7 +210,9 @@ function embeddedIpv4(groups: readonly number[]): string | undefined {
   return a === 0x2002 ? dotted(b, c) : undefined;
 }
 
-const dotted = (high: number, low: number): string => [high >> 8, high & 255, low >> 8, low & 255].join(".");
+function dotted(high: number, low: number): string {
+  return [high >> 8, high & 255, low >> 8, low & 255].join(".");
+}
 
 /** The eight groups of an IPv6 address in the URL parser's canonical form (which has no dotted part). */
 function expand(canonical: string): number[] {
@@ -221,6 +223,8 @@ function expand(canonical: string): number[] {
   return [...before, ...new Array<number>(8 - before.length - after.length).fill(0), ...after];
 }
 
-const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, "");
+function bare(hostname: string): string {
+  return hostname.replace(/^\[|\]$/g, "");
+}
 const describe = (hostname: string, address: string): string =>
   bare(hostname) === address ? address : `${hostname} (${address})`;

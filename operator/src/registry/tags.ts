@@ -10,18 +10,25 @@ const MOST_PAGES = 10_000;
 
 const pageSchema = z.object({ tags: z.array(z.string()).nullish() });
 
+/** What is listed. */
+export interface TagListing {
+  readonly paths: RepositoryPaths;
+  readonly perPage: number;
+  readonly signal: AbortSignal;
+}
+
 /**
  * Every tag of a repository. Empty only when the registry lists none, or says 404 with the code NAME_UNKNOWN: any other
  * failure, also one in the middle of the paging, throws. A listing that failed must never look like an empty one.
  */
-export async function listTags(transport: Transport, paths: RepositoryPaths, signal: AbortSignal): Promise<string[]> {
+export async function listTags(transport: Transport, listing: TagListing): Promise<string[]> {
   const tags = new Set<string>();
   const seen = new Set<string>();
-  let next: URL | undefined = paths.tags;
+  let next: URL | undefined = listing.paths.tags(listing.perPage);
   while (next !== undefined) {
     if (seen.has(next.href) || seen.size === MOST_PAGES) throw malformed(next, "the list of tags does not end");
     seen.add(next.href);
-    const page: Page | "unknown" = await readPage(transport, { paths, url: next, signal });
+    const page: Page | "unknown" = await readPage(transport, listing, next);
     if (page === "unknown") {
       if (seen.size === 1) return [];
       throw malformed(next, "the repository vanished while its tags were listed");
@@ -37,11 +44,8 @@ interface Page {
   readonly next: URL | undefined;
 }
 
-async function readPage(
-  transport: Transport,
-  request: { paths: RepositoryPaths; url: URL; signal: AbortSignal },
-): Promise<Page | "unknown"> {
-  const { paths, url, signal } = request;
+async function readPage(transport: Transport, listing: TagListing, url: URL): Promise<Page | "unknown"> {
+  const { paths, signal } = listing;
   const scopes = [{ repository: paths.repository, actions: ["pull"] }] as const;
   await using answer = await transport.send({ method: "GET", url, scopes, repeat: "Always", kind: "Call", signal });
   if (answer.status !== 200) {
@@ -53,7 +57,11 @@ async function readPage(
   const link = nextLink(answer.headers("link"));
   if (link === undefined) return { tags: tags ?? [], next: undefined };
   const next = URL.canParse(link, url.href) ? new URL(link, url) : undefined;
-  if (next === undefined || next.origin !== transport.origin.origin || next.pathname !== paths.tags.pathname) {
+  if (
+    next === undefined ||
+    next.origin !== transport.origin.origin ||
+    next.pathname !== paths.tags(listing.perPage).pathname
+  ) {
     throw malformed(url, "the next page of tags is not of this repository");
   }
   return { tags: tags ?? [], next };
