@@ -78,7 +78,8 @@ function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }:
   const status = sandbox.status ?? { observedGeneration: -1 };
   const { operation } = status;
   const provisioned = status.compute?.provisionedAt !== undefined;
-  if (observed?.state === "Absent" && provisioned && !isPastCapture(operation?.stage)) return { kind: "lost" };
+  const isGone = observed?.state === "Absent" && provisioned;
+  if (isGone && !isPastCapture(operation?.stage) && operation?.outcome !== "Discard") return { kind: "lost" };
 
   if (operation && operation.verb !== "Snapshot") {
     return {
@@ -88,8 +89,9 @@ function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }:
       discard: savesNothing || operation.outcome === "Discard",
     };
   }
-  // A snapshot in its course is finished first; one that fails gives way to an ending.
-  if (operation && operation.attempts === 0) return snapshotUnderWay(status.requests, operation.request);
+  // A snapshot in its course is finished first; one that fails gives way to an ending, which captures anew: never from a
+  // container that is gone, whose capture is the only copy.
+  if (operation && (operation.attempts === 0 || isGone)) return snapshotUnderWay(status.requests, operation.request);
 
   const end = (verb: "Hibernate" | "Close", reason: EndReason, discard = false): SessionGoal => ({
     kind: "end",
@@ -117,7 +119,7 @@ function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }:
   }
   if (operation) return snapshotUnderWay(status.requests, operation.request);
   const snapshot = openRequests(sandbox, "Snapshot")[0];
-  if (snapshot && deadline.kind === "alive") return { kind: "snapshot", request: snapshot };
+  if (snapshot && deadline.kind === "alive" && !savesNothing) return { kind: "snapshot", request: snapshot };
   return { kind: "run" };
 }
 

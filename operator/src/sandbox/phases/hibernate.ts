@@ -21,6 +21,7 @@ import type { SandboxScope } from "../scope.ts";
 
 export async function hibernate(scope: SandboxScope): Promise<PhaseResult> {
   const { goal } = scope;
+  if (goal.kind === "run" && scope.savesNothing) await refuseSnapshots(scope);
   if (goal.kind !== "end" && goal.kind !== "snapshot") return CONTINUE;
   await intend(scope, goal);
   const operation = currentOperation(scope);
@@ -37,6 +38,20 @@ export async function hibernate(scope: SandboxScope): Promise<PhaseResult> {
   } catch (error) {
     return handleFailure(scope, error);
   }
+}
+
+/** A throwaway session has no World to publish to, and one below head may not publish over it. */
+async function refuseSnapshots(scope: SandboxScope): Promise<void> {
+  const asked = openRequests(scope.sandbox, "Snapshot");
+  if (asked.length === 0) return;
+  await recordProgress(scope, (sandbox) => ({
+    requests: answer(sandbox, asked, {
+      outcome: "Refused",
+      code: "NothingIsSaved",
+      message: "this session saves nothing: it runs a throwaway image or a version below head",
+      at: isoNow(scope),
+    }),
+  }));
 }
 
 /** Freezing begins only after this compare-and-swap; a touch that came first has moved the object and wins. */
@@ -164,7 +179,8 @@ async function handleFailure(scope: SandboxScope, error: unknown): Promise<Phase
     retryAt: new Date(scope.context.clock.now() + waitMs).toISOString(),
   });
   const operation = currentOperation(scope);
-  if (operation.verb === "Snapshot" && attempts >= MOST_SNAPSHOT_ATTEMPTS) {
+  const isOnlyCopy = scope.observed?.state === "Absent";
+  if (operation.verb === "Snapshot" && attempts >= MOST_SNAPSHOT_ATTEMPTS && !isOnlyCopy) {
     await giveSnapshotUp(scope, operation);
     return CONTINUE;
   }
