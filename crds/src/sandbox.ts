@@ -124,7 +124,7 @@ const sandboxFields = z.object({
   env: listByKey(environmentVariableSchema, { max: ENVIRONMENT_MAX, key: "name" })
     .exactOptional()
     .describe(
-      "Environment of the session's commands, at most 64 variables; in force from the next boot. Never part of a version.",
+      "Environment of the session's commands, at most 64 variables; in force for the next command. Never part of the container or of a version.",
     ),
   resources: z
     .object({
