@@ -12,10 +12,13 @@ export async function readFile(call: Call, parts: Parts): Promise<Answer> {
   onlyParameters(call.query, ["path"]);
   const path = pathOf(call.query);
   const session = await openSession(call, parts);
-  const stall = stallGuard(parts.limits.stallMs);
+  using untilAnswered = new DisposableStack();
+  const stall = untilAnswered.use(stallGuard(parts.limits.stallMs));
   const signal = AbortSignal.any([call.signal, stall.signal]);
   const driver = await driverOf(parts, session.compute, signal);
   const file = await driver.readFile(session.compute.id, path, signal);
+  // From here on the stream ends it.
+  untilAnswered.move();
   return { kind: "file", size: file.size, content: guarded(file.content, stall) };
 }
 
@@ -25,7 +28,7 @@ export async function writeFile(call: Call, parts: Parts): Promise<Answer> {
   const path = pathOf(call.query);
   const mode = modeOf(call.query);
   const session = await openForWork(call, parts);
-  const stall = stallGuard(parts.limits.stallMs);
+  using stall = stallGuard(parts.limits.stallMs);
   const signal = AbortSignal.any([call.signal, stall.signal]);
   const driver = await driverOf(parts, session.compute, signal);
   let size = 0;

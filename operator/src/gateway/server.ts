@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import { createServer, type Server } from "node:https";
+import { createServer, type Server, type ServerOptions } from "node:https";
 import type { AddressInfo } from "node:net";
 import { SANDBOXES } from "@agentworlds/crds";
 import type { Logger } from "pino";
@@ -72,42 +72,33 @@ export const DEFAULT_LIMITS: CallLimits = {
  * is away; rejects only when the signal aborts or the port cannot be had.
  */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
-  const { kube, clock, config, logger } = options;
   options.signal.throwIfAborted();
   const background = new AbortController();
-  const starting = AbortSignal.any([options.signal, background.signal]);
-  const certificate = new ServingCertificate({
-    kube,
-    clock,
-    logger,
-    namespace: config.namespace,
-    names: servingNames(config),
-  });
-  const trust = new TrustAnchor({ kube, clock, logger });
   const running = new Running(options, background);
+  try {
+    return await start(options, running, background.signal);
+  } catch (error) {
+    await running.abandon();
+    throw error;
+  }
+}
 
-  let material = await untilDone(() => certificate.ensure(starting), { clock, logger, signal: starting });
-  const firstTrust = Promise.withResolvers<void>();
-  const server = createServer({
-    ...tlsOf(material, trust),
-    requestCert: true,
-    // An unknown client certificate is no identity, but no error either: a bearer token may follow.
-    rejectUnauthorized: false,
-    minVersion: "TLSv1.2",
-    headersTimeout: 10_000,
-    // Files are streamed for as long as bytes move; bodies have deadlines of their own.
-    requestTimeout: 0,
-    // Above the 90 s after which Go drops idle connections, so that it is never the server that closes under a request.
-    keepAliveTimeout: 120_000,
-  });
+async function start(options: GatewayOptions, running: Running, background: AbortSignal): Promise<Gateway> {
+  const { kube, clock, config, logger, signal } = options;
+  const names = servingNames(config);
+  const certificate = new ServingCertificate({ kube, clock, logger, namespace: config.namespace, names });
+  const trust = new TrustAnchor({ kube, clock, logger });
+
+  let material = await untilDone(() => certificate.ensure(signal), { clock, logger, signal });
+  const server = createServer(serverOptions(tlsOf(material, trust)));
   const useTls = () => server.setSecureContext(tlsOf(material, trust));
-  running.keep(
-    trust.follow(() => {
-      useTls();
-      firstTrust.resolve();
-    }, background.signal),
-  );
-  await Promise.race([firstTrust.promise, aborted(starting)]);
+  const trustKnown = Promise.withResolvers<void>();
+  const onTrust = () => {
+    useTls();
+    trustKnown.resolve();
+  };
+  running.keep(trust.follow(onTrust, background));
+  await unlessAborted(trustKnown.promise, signal);
 
   const front = running.front(trust);
   server.on("request", (request, response) => running.track(serve(front, request, response), response));
@@ -115,15 +106,14 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const port = await listen(server, config);
   const registration = register(options, { port, caBundle: material.caBundle });
   running.serving(server, registration);
-  running.keep(
-    certificate.keepFresh(async (next) => {
-      await registration?.trust(next.caBundle, background.signal);
-      material = next;
-      useTls();
-    }, background.signal),
-  );
-  if (registration !== undefined) running.keep(registration.keep(background.signal));
-  options.signal.addEventListener("abort", () => void running.stop(), { once: true });
+  const onMaterial = async (next: ServingMaterial) => {
+    await registration?.trust(next.caBundle, background);
+    material = next;
+    useTls();
+  };
+  running.keep(certificate.keepFresh(onMaterial, background));
+  if (registration !== undefined) running.keep(registration.keep(background));
+  signal.addEventListener("abort", () => void running.stop(), { once: true });
   logger.info({ port }, "the gateway serves");
   return {
     port,
@@ -133,6 +123,21 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     stop: () => running.stop(),
     abandon: () => running.abandon(),
     [Symbol.asyncDispose]: () => running.stop(),
+  };
+}
+
+function serverOptions(tls: ReturnType<typeof tlsOf>): ServerOptions {
+  return {
+    ...tls,
+    requestCert: true,
+    // An unknown client certificate is no identity, but no error either: a bearer token may follow.
+    rejectUnauthorized: false,
+    minVersion: "TLSv1.2",
+    headersTimeout: 10_000,
+    // Files are streamed for as long as bytes move; bodies have deadlines of their own.
+    requestTimeout: 0,
+    // Above the 90 s after which Go drops idle connections, so that it is never the server that closes under a request.
+    keepAliveTimeout: 120_000,
   };
 }
 
@@ -291,12 +296,18 @@ function listen(server: Server, config: GatewayConfig): Promise<number> {
   return promise;
 }
 
-const aborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => {
-    const onAbort = () => reject(signal.reason);
-    if (signal.aborted) onAbort();
-    else signal.addEventListener("abort", onAbort, { once: true });
-  });
+/** The promise's outcome, or the signal's reason when it aborts first. */
+async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const onAbort = () => reject(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
 
 /** Tries again with a growing pause until it succeeds or the signal aborts: an outage of any length heals by itself. */
 async function untilDone<R>(

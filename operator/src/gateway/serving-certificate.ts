@@ -71,24 +71,29 @@ export class ServingCertificate {
     for await (const secret of states) {
       // A Secret somebody deleted or damaged is made anew; the old certificate serves until then.
       const material = secret === undefined ? undefined : materialOf(secret);
-      if (material === undefined) await this.#tryEnsure(signal);
-      else await use(material);
+      if (material === undefined) await this.#try(() => this.ensure(signal), signal);
+      else await this.#try(() => use(material), signal);
     }
   }
 
   async #renewWhenDue(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       await pause(this.#options.clock, RENEW_CHECK_MS, signal);
-      if (!signal.aborted) await this.#tryEnsure(signal);
+      if (!signal.aborted) await this.#try(() => this.ensure(signal), signal);
     }
   }
 
-  async #tryEnsure(signal: AbortSignal): Promise<void> {
-    try {
-      await this.ensure(signal);
-    } catch (error) {
-      if (!signal.aborted)
+  /** Repeats with a growing pause until it succeeds or the signal aborts. */
+  async #try(step: () => Promise<unknown>, signal: AbortSignal): Promise<void> {
+    for (let pauseMs = 500; !signal.aborted; pauseMs = Math.min(pauseMs * 2, 30_000)) {
+      try {
+        await step();
+        return;
+      } catch (error) {
+        if (signal.aborted) return;
         this.#options.logger.warn({ err: error }, "renewing the serving certificate failed; trying again");
+      }
+      await pause(this.#options.clock, pauseMs, signal);
     }
   }
 }

@@ -8,6 +8,7 @@ import { GROUP } from "../../../operator/src/gateway/discovery.ts";
 import type { Gateway } from "../../../operator/src/gateway/server.ts";
 import { eventually } from "../../kit/index.ts";
 import { iso, LAB, type Lab, SYSTEM, sessionPath, startLab } from "./fixture.ts";
+import { TORN } from "./memory-driver.ts";
 import type { Caller, RawAnswer } from "./raw-request.ts";
 
 const MINUTE = 60_000;
@@ -491,6 +492,70 @@ describe("the gateway behind a real kube-apiserver", () => {
     for (const target of ["/healthz", "/livez", "/readyz"]) {
       assert.equal((await lab.direct(gateway).send({ target })).status, 200);
     }
+  });
+
+  test("a download that breaks is cut off, never ended as if it were whole", async () => {
+    await lab.sandbox("torn");
+    lab.driver.put("compute-torn", TORN, Buffer.alloc(1_000_000));
+    const account = await lab.serviceAccount("downloader");
+    await lab.grant(account.user, { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] });
+    const target = sessionPath("torn", `files?path=${TORN}`);
+    for (const who of [lab.direct(gateway, { token: account.token }), owner])
+      await assert.rejects(who.send({ target }));
+  });
+
+  test("an upload whose client goes away changes nothing", async () => {
+    await lab.sandbox("upload");
+    lab.driver.put("compute-upload", "/f", Buffer.from("old"));
+    const account = await lab.serviceAccount("uploader");
+    await lab.grant(account.user, { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] });
+    const sent = lab.direct(gateway, { token: account.token }).sendHalf({
+      method: "PUT",
+      target: sessionPath("upload", "files?path=/f"),
+      body: Buffer.alloc(200_000),
+    });
+    await eventually(() => lab.driver.uploads.get("compute-upload") === "receiving");
+    sent.destroy();
+    await eventually(() => lab.driver.uploads.get("compute-upload") === "broken", {
+      what: "the driver seeing the upload break",
+    });
+    const got = await owner.send({ target: sessionPath("upload", "files?path=/f") });
+    assert.equal(got.bytes.toString(), "old");
+  });
+
+  test("a session does not expire under a command that runs longer than its ttl", async () => {
+    const deadline = Date.now() + 3_000;
+    await lab.sandbox("vigil", { spec: { ttlSeconds: 3 }, status: { expiresAt: iso(deadline) } });
+    const command = post(owner, "vigil", "exec", { command: ["wait", "4500"] });
+    let ended = false;
+    void command.finally(() => {
+      ended = true;
+    });
+    const seen = new Set<string>();
+    await eventually(async () => {
+      const { expiresAt = "" } = (await lab.read("vigil")).status;
+      assert.ok(Date.parse(expiresAt) > Date.now(), "expired under the command");
+      seen.add(expiresAt);
+      return ended;
+    });
+    assert.equal((await command).status, 200);
+    assert.ok(seen.size >= 4, `moved ${seen.size} times`);
+  });
+
+  test("a command under way when the gateway stops is answered, and a wait ends with 202", async () => {
+    await lab.sandbox("drained");
+    const leaving = await lab.gateway("gateway-leaving", { limits: { longPollMs: 45_000 } }, { aggregated: false });
+    const account = await lab.serviceAccount("drainer");
+    await lab.grant(account.user, { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] });
+    const direct = lab.direct(leaving, { token: account.token });
+    const snapshot = post(direct, "drained", "snapshot", { id: "drained" });
+    await asked(lab, "drained", "drained");
+    const command = post(direct, "drained", "exec", { command: ["wait", "700"] });
+    await eventually(() => lab.driver.execs.at(-1)?.id === "compute-drained");
+    await leaving.stop();
+    assert.equal((await command).status, 200);
+    assert.equal((await snapshot).status, 202);
+    await assert.rejects(lab.direct(leaving).send({ target: "/healthz" }), { code: "ECONNREFUSED" });
   });
 
   test("an exec body above the limit is a 413, not a buffer without end", async () => {

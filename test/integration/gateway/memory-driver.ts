@@ -8,6 +8,8 @@ import { RuntimeError } from "../../../operator/src/runtime/errors.ts";
  */
 export class MemoryDriver {
   readonly execs: { id: string; request: ExecRequest }[] = [];
+  /** How the last upload into each compute went. */
+  readonly uploads = new Map<string, "receiving" | "broken" | "whole">();
   readonly #files = new Map<string, Buffer>();
 
   readonly driver: Pick<RuntimeDriver, "exec" | "readFile" | "writeFile"> = {
@@ -42,18 +44,32 @@ export class MemoryDriver {
   #readFile(id: string, path: Uint8Array): { size: number; content: AsyncIterable<Uint8Array> } {
     const content = this.#files.get(fileKey(id, path));
     if (content === undefined) throw new RuntimeError("FileNotFound", "no such file");
-    return { size: content.length, content: pieces(content) };
+    const torn = Buffer.from(path).toString() === TORN;
+    return { size: content.length, content: torn ? pieces(content.subarray(0, 100_000), "torn") : pieces(content) };
   }
 
   async #writeFile(id: string, write: FileWrite): Promise<void> {
     const chunks: Uint8Array[] = [];
-    for await (const chunk of write.content) chunks.push(Buffer.from(chunk));
+    try {
+      for await (const chunk of write.content) {
+        chunks.push(Buffer.from(chunk));
+        this.uploads.set(id, "receiving");
+      }
+    } catch (error) {
+      this.uploads.set(id, "broken");
+      throw error;
+    }
     this.#files.set(fileKey(id, write.path), Buffer.concat(chunks));
+    this.uploads.set(id, "whole");
   }
 }
 
+/** A file whose stream breaks before its end. */
+export const TORN = "/torn";
+
 const fileKey = (id: string, path: Uint8Array): string => `${id}:${Buffer.from(path).toString("hex")}`;
 
-async function* pieces(content: Buffer): AsyncGenerator<Uint8Array> {
+async function* pieces(content: Buffer, end?: "torn"): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < content.length; at += 65_536) yield content.subarray(at, at + 65_536);
+  if (end === "torn") throw new RuntimeError("ExecConnectionLost", "the stream ended early");
 }

@@ -21,6 +21,8 @@ export interface RawRequest {
 /** Somebody who can reach a server. */
 export interface Caller extends Disposable {
   send(wish: RawRequest): Promise<RawAnswer>;
+  /** Announces the body twice as long as it is and leaves the request open. */
+  sendHalf(wish: RawRequest & { body: Buffer }): { destroy(): void };
 }
 
 export interface CallerOptions {
@@ -35,19 +37,31 @@ export function caller(base: string, options: CallerOptions): Caller {
   const { token, ...tls } = options;
   const agent = new Agent({ keepAlive: true, maxSockets: 64, ...tls });
   const url = new URL(base);
+  const authorization = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const address = { agent, host: url.hostname, port: url.port };
   return {
+    sendHalf(wish) {
+      const outgoing = request({
+        ...address,
+        method: wish.method ?? "PUT",
+        path: wish.target,
+        headers: { ...authorization, "content-length": wish.body.length * 2 },
+      });
+      // The test destroys it: a reset is what it wants.
+      outgoing.on("error", () => outgoing.destroy());
+      outgoing.write(wish.body);
+      return outgoing;
+    },
     send(wish) {
       const { promise, resolve, reject } = Promise.withResolvers<RawAnswer>();
       const body = wish.body === undefined || Buffer.isBuffer(wish.body) ? wish.body : JSON.stringify(wish.body);
       const outgoing = request(
         {
-          agent,
-          host: url.hostname,
-          port: url.port,
+          ...address,
           method: wish.method ?? "GET",
           path: wish.target,
           headers: {
-            ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+            ...authorization,
             ...(body === undefined ? {} : { "content-length": Buffer.byteLength(body as Buffer | string) }),
             ...wish.headers,
           },

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Sandbox } from "@agentworlds/crds";
+import { notRunning, type SessionState, sessionState } from "./session.ts";
+
+const at = "2031-01-01T00:00:00.000Z";
+const compute = { runtime: "r", host: "h", id: "c", boot: 1, provisionedAt: at };
+const ready = { boot: 1, compute, expiresAt: at, lifetimeEndsAt: at };
+const operation = (verb: "Hibernate" | "Snapshot" | "Close") =>
+  ({ id: "o", verb, reason: "r", stage: "Frozen", since: at, attempts: 1 }) as const;
+
+function sandbox(status: Partial<Sandbox["status"]>, change: { mode?: "Hibernated"; deleted?: true } = {}): Sandbox {
+  return {
+    apiVersion: "agentworlds.dev/v1alpha1",
+    kind: "Sandbox",
+    metadata: { name: "box", uid: "u", resourceVersion: "1", ...(change.deleted ? { deletionTimestamp: at } : {}) },
+    spec: { image: "i", mode: change.mode ?? "Running", closePolicy: "Snapshot" },
+    status: { observedGeneration: 1, ...status },
+  };
+}
+
+const states: [name: string, given: Sandbox, want: SessionState["kind"]][] = [
+  ["a new one is starting", sandbox({}), "Starting"],
+  ["one with compute and no deadline yet is starting", sandbox({ boot: 1, compute }), "Starting"],
+  ["one with compute and a deadline runs", sandbox(ready), "Running"],
+  ["one whose deadline has passed runs until the intent to hibernate is written", sandbox(ready), "Running"],
+  ["a snapshot does not end a session", sandbox({ ...ready, operation: operation("Snapshot") }), "Running"],
+  [
+    "one that ends in hibernation is hibernating",
+    sandbox({ ...ready, operation: operation("Hibernate") }),
+    "Hibernating",
+  ],
+  ["one that is closed down is closing", sandbox({ ...ready, operation: operation("Close") }), "Closing"],
+  ["a deleted one is closing", sandbox(ready, { deleted: true }), "Closing"],
+  ["one that booted before and has no compute is hibernated", sandbox({ boot: 2 }), "Hibernated"],
+  ["one that was made to sleep from the start is hibernated", sandbox({}, { mode: "Hibernated" }), "Hibernated"],
+  ["a closed one is closed, whatever else is left", sandbox({ ...ready, closed: { at } }, { deleted: true }), "Closed"],
+];
+for (const [name, given, want] of states) test(name, () => assert.equal(sessionState(given).kind, want));
+
+test("every refusal says what to do", () => {
+  for (const [, given] of states) {
+    const state = sessionState(given);
+    if (state.kind === "Running") continue;
+    const failure = notRunning(given, state);
+    assert.equal(failure.status, state.kind === "Closed" ? 410 : 409);
+    assert.ok(failure.remediation !== undefined && failure.remediation.length > 10);
+  }
+});
