@@ -1,0 +1,353 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { WorldHolder, WorldRescue, WorldStatus, WorldVersion } from "@agentworlds/crds";
+import fc from "fast-check";
+import { at, versionOf } from "../runtime/test-objects.ts";
+import {
+  judgeCommit,
+  judgeHold,
+  judgeReservation,
+  MOST_VERSIONS,
+  type ReservationRequest,
+  versionToBoot,
+} from "./lineage.ts";
+
+const sandbox = { name: "one", uid: "sandbox-uid" };
+const holder: WorldHolder = { sandbox: "one", uid: "sandbox-uid", causedBy: { user: "ada" }, acquiredAt: at(1) };
+const genesis = versionOf(0);
+const headOf = ({ version, digest }: WorldVersion) => ({ version, digest, image: `registry/lab@${digest}` });
+
+/** A World with a genesis, held by the session that wants to publish. */
+const held: WorldStatus = {
+  observedGeneration: 1,
+  versions: [genesis],
+  head: headOf(genesis),
+  nextVersion: 1,
+  holder,
+};
+const request: ReservationRequest = { operation: "publish-1", sandbox, base: genesis.digest, at: at(100) };
+const pending = { operation: "publish-1", version: 1, sandbox, base: genesis.digest, since: at(100) };
+
+test("a reservation takes the next number, burns it, and fixes the version's time and base", () => {
+  assert.deepEqual(judgeReservation(held, request), { kind: "reserve", nextVersion: 2, pending });
+});
+
+test("the genesis of a new World takes number 0, without a session and without a base", () => {
+  assert.deepEqual(judgeReservation({ observedGeneration: -1 }, { operation: "genesis", at: at(0) }), {
+    kind: "reserve",
+    nextVersion: 1,
+    pending: { operation: "genesis", version: 0, since: at(0) },
+  });
+});
+
+test("a retry finds its own reservation, with the time of the first try", () => {
+  assert.deepEqual(judgeReservation({ ...held, pending, nextVersion: 2 }, { ...request, at: at(999) }), {
+    kind: "reserved",
+    pending,
+  });
+});
+
+test("a retry after the commit finds its own version and reserves nothing", () => {
+  const version = versionOf(1, { operation: "publish-1" });
+  const status = { ...held, versions: [genesis, version], head: headOf(version), nextVersion: 2 };
+  assert.deepEqual(judgeReservation(status, request), { kind: "committed", version });
+});
+
+test("a retry after the commit finds it although another session publishes by now", () => {
+  const version = versionOf(1, { operation: "publish-1" });
+  const status: WorldStatus = {
+    ...held,
+    versions: [genesis, version],
+    head: headOf(version),
+    holder: { ...holder, uid: "other" },
+    pending: { operation: "publish-2", version: 2, since: at(200) },
+  };
+  assert.equal(judgeReservation(status, request).kind, "committed");
+});
+
+test("a number that was given up is never taken again", () => {
+  const verdict = judgeReservation({ ...held, nextVersion: 7 }, request);
+  assert.ok(verdict.kind === "reserve");
+  assert.equal(verdict.pending.version, 7);
+});
+
+const refusals: [name: string, status: WorldStatus, request: ReservationRequest, reason: string, names: RegExp][] = [
+  [
+    "while another publication is pending",
+    { ...held, pending: { operation: "publish-0", version: 1, since: at(50) } },
+    request,
+    "AnotherPublicationPending",
+    /version 1 .* publish-0/,
+  ],
+  [
+    "to a session that does not hold the World",
+    { ...held, holder: { ...holder, sandbox: "two", uid: "other" } },
+    request,
+    "NotTheHolder",
+    /held by Sandbox two/,
+  ],
+  [
+    "to a Sandbox of the holder's name and another UID",
+    { ...held, holder: { ...holder, uid: "before" } },
+    request,
+    "NotTheHolder",
+    /held by/,
+  ],
+  [
+    "when nobody holds the World",
+    { observedGeneration: 1, head: headOf(genesis), versions: [genesis] },
+    request,
+    "NotTheHolder",
+    /does not hold/,
+  ],
+  [
+    "over another head than the session's base",
+    { ...held, head: headOf(versionOf(1)) },
+    request,
+    "BaseBehindHead",
+    /head is sha256/,
+  ],
+  [
+    "to a genesis when there is a head already",
+    held,
+    { operation: "genesis", at: at(0) },
+    "BaseBehindHead",
+    /based on nothing/,
+  ],
+  [
+    "to a session on a base when there is no head",
+    { observedGeneration: 1, holder },
+    request,
+    "BaseBehindHead",
+    /head is nothing/,
+  ],
+];
+for (const [name, status, asked, reason, names] of refusals) {
+  test(`a reservation is refused ${name}`, () => {
+    const verdict = judgeReservation(status, asked);
+    assert.ok(verdict.kind === "refused", verdict.kind);
+    assert.equal(verdict.reason, reason);
+    assert.match(verdict.message, names);
+  });
+}
+
+const committing = versionOf(1, { operation: "publish-1" });
+
+test("one write appends the version, moves head and clears the reservation", () => {
+  assert.deepEqual(judgeCommit({ ...held, pending }, "publish-1", committing, "registry/lab@x"), {
+    kind: "commit",
+    patch: {
+      head: { version: 1, digest: committing.digest, image: "registry/lab@x" },
+      versions: [genesis, committing],
+      pending: null,
+    },
+  });
+});
+
+test("a second commit of the same operation changes nothing", () => {
+  const status = { ...held, versions: [genesis, committing], head: headOf(committing) };
+  assert.deepEqual(judgeCommit(status, "publish-1", committing, "image"), { kind: "committed" });
+});
+
+const lost: [name: string, pending: WorldStatus["pending"]][] = [
+  ["without a reservation", undefined],
+  ["under another operation's reservation", { ...pending, operation: "publish-2" }],
+  ["under a number that was given up for another", { ...pending, version: 2 }],
+];
+for (const [name, reservation] of lost) {
+  test(`nothing is committed ${name}`, () => {
+    const status = { ...held, ...(reservation ? { pending: reservation } : {}) };
+    const verdict = judgeCommit(status, "publish-1", committing, "image");
+    assert.ok(verdict.kind === "refused");
+    assert.equal(verdict.reason, "ReservationLost");
+  });
+}
+
+test("the list of versions stays within what the API server accepts, and the newest are what stays", () => {
+  const versions = Array.from({ length: MOST_VERSIONS }, (_, index) => versionOf(index));
+  const next = versionOf(MOST_VERSIONS, { operation: "publish-1" });
+  const status: WorldStatus = { ...held, versions, pending: { ...pending, version: MOST_VERSIONS } };
+  const verdict = judgeCommit(status, "publish-1", next, "image");
+  assert.ok(verdict.kind === "commit");
+  assert.equal(verdict.patch.versions?.length, MOST_VERSIONS);
+  assert.deepEqual(verdict.patch.versions?.at(-1), next);
+});
+
+const claim = { sandbox: "one", uid: "sandbox-uid", causedBy: { user: "ada" }, at: at(1) };
+const rescue: WorldRescue = {
+  operation: "publish-0",
+  sandbox: { name: "zero", uid: "zero-uid" },
+  runtime: "local",
+  host: "a",
+  computeId: "aw-zero-uid-1",
+  reason: "SnapshotFailed",
+  message: "the registry refused it",
+  since: at(0),
+};
+
+test("a World that nobody holds is held", () => {
+  assert.deepEqual(judgeHold({ observedGeneration: 1 }, claim), { kind: "hold", holder });
+});
+
+test("a holder that asks again holds since the first time", () => {
+  assert.deepEqual(judgeHold({ observedGeneration: 1, holder }, { ...claim, at: at(999) }), { kind: "held" });
+});
+
+test("a second Sandbox waits and learns who holds, however long ago", () => {
+  const verdict = judgeHold(
+    { observedGeneration: 1, holder },
+    { ...claim, sandbox: "two", uid: "two-uid", at: at(10_000_000) },
+  );
+  assert.ok(verdict.kind === "refused");
+  assert.match(verdict.message, /held by Sandbox one since 2026-01-01T00:00:01/);
+});
+
+test("a Sandbox recreated under the holder's name is a stranger", () => {
+  assert.equal(judgeHold({ observedGeneration: 1, holder }, { ...claim, uid: "recreated" }).kind, "refused");
+});
+
+test("unpublished work that is kept on a host holds the World, and the message says where it is", () => {
+  const verdict = judgeHold({ observedGeneration: 1, rescues: [rescue] }, claim);
+  assert.ok(verdict.kind === "refused");
+  assert.match(verdict.message, /Sandbox zero is kept on local\/a as aw-zero-uid-1: the registry refused it/);
+});
+
+test("a session boots from head, or from the version it names, or not at all", () => {
+  const status: WorldStatus = { ...held, versions: [genesis, versionOf(1)], head: headOf(versionOf(1)) };
+  assert.deepEqual(versionToBoot(status, undefined), { version: 1, digest: versionOf(1).digest });
+  assert.deepEqual(versionToBoot(status, 0), { version: 0, digest: genesis.digest });
+  assert.equal(versionToBoot(status, 5), undefined);
+  assert.equal(versionToBoot({ observedGeneration: 1 }, undefined), undefined);
+});
+
+/**
+ * A World and sessions that publish to it, each a small process that may die between any two steps and begin again with the
+ * same operation id, as a restarted operator does.
+ */
+const OPERATIONS = ["a", "b", "c"];
+
+type Step = { readonly operation: string; readonly do: "reserve" | "commit" | "abandon" | "crash" | "hold" | "letGo" };
+
+interface Publisher {
+  /** What this process believes to have reserved. A crash forgets it. */
+  believed?: { version: number; base: WorldVersion["digest"] | undefined };
+  /** How often this session has published; part of the operation id, because a later snapshot is another operation. */
+  round: number;
+}
+
+class Lineage {
+  status: WorldStatus = { observedGeneration: 1, versions: [genesis], head: headOf(genesis), nextVersion: 1 };
+  /** Every commit that was carried out, in order. */
+  readonly committed: { operation: string; version: number }[] = [];
+  readonly reservedNumbers: number[] = [];
+  readonly publishers = new Map(OPERATIONS.map((operation): [string, Publisher] => [operation, { round: 0 }]));
+
+  take({ operation: uid, do: what }: Step): void {
+    const publisher = this.publishers.get(uid) ?? { round: 0 };
+    const operation = `${uid}-${publisher.round}`;
+    if (what === "hold") this.#hold(uid);
+    else if (what === "letGo") this.#letGo(uid, operation);
+    else if (what === "crash") delete publisher.believed;
+    else if (what === "reserve") this.#reserve(uid, operation, publisher);
+    else if (what === "abandon") {
+      if (this.status.pending?.operation === operation) this.#write({ pending: null });
+    } else this.#commit(operation, publisher);
+  }
+
+  #write({ pending, ...fields }: { [Field in keyof WorldStatus]?: WorldStatus[Field] | null }): void {
+    const { pending: before, ...rest } = this.status;
+    const next = pending === undefined ? before : (pending ?? undefined);
+    this.status = { ...rest, ...(fields as Partial<WorldStatus>), ...(next ? { pending: next } : {}) };
+  }
+
+  #hold(uid: string): void {
+    const verdict = judgeHold(this.status, { sandbox: uid, uid, causedBy: { user: "ada" }, at: at(0) });
+    if (verdict.kind === "hold") this.#write({ holder: verdict.holder });
+  }
+
+  /** The controller lets go only when no work is left unpublished. */
+  #letGo(uid: string, operation: string): void {
+    if (this.status.holder?.uid !== uid || this.status.pending?.operation === operation) return;
+    const { holder: _, ...rest } = this.status;
+    this.status = rest;
+  }
+
+  #reserve(uid: string, operation: string, publisher: Publisher): void {
+    const base = this.status.head?.digest;
+    const verdict = judgeReservation(this.status, {
+      operation,
+      sandbox: { name: uid, uid },
+      ...(base === undefined ? {} : { base }),
+      at: at(this.committed.length),
+    });
+    if (verdict.kind === "committed") {
+      publisher.round += 1;
+      delete publisher.believed;
+      return;
+    }
+    if (verdict.kind === "refused") return;
+    if (verdict.kind === "reserve") {
+      this.reservedNumbers.push(verdict.pending.version);
+      this.#write({ pending: verdict.pending, nextVersion: verdict.nextVersion });
+    }
+    publisher.believed = { version: verdict.pending.version, base: verdict.pending.base };
+  }
+
+  #commit(operation: string, publisher: Publisher): void {
+    if (!publisher.believed) return;
+    const { version, base } = publisher.believed;
+    const made = versionOf(version, { operation, ...(base === undefined ? {} : { parent: base }) });
+    const verdict = judgeCommit(this.status, operation, made, `registry/lab@${made.digest}`);
+    if (verdict.kind !== "commit") return;
+    this.#write(verdict.patch);
+    this.committed.push({ operation, version });
+  }
+}
+
+test("however reservations, commits, failures and crashes interleave: numbers only grow, head is the last commit, nothing is lost or made twice", () => {
+  const step: fc.Arbitrary<Step> = fc.record({
+    operation: fc.constantFrom(...OPERATIONS),
+    do: fc.constantFrom("reserve", "reserve", "commit", "commit", "abandon", "crash", "hold", "letGo"),
+  });
+  let commits = 0;
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 120, size: "max" }), (steps) => {
+      const lineage = new Lineage();
+      for (const one of steps) {
+        const before = lineage.status;
+        lineage.take(one);
+        const { versions = [], head, nextVersion = 0, pending } = lineage.status;
+        assert.ok(nextVersion >= (before.nextVersion ?? 0), "a burned number does not come back");
+        if (pending) assert.ok(pending.version < nextVersion && pending.version > (head?.version ?? -1));
+        if (before.pending && pending) assert.deepEqual(pending, before.pending, "a reservation is never replaced");
+        assert.deepEqual(
+          versions.slice(1).map(({ operation, version }) => ({ operation, version })),
+          lineage.committed,
+          "every commit stays listed, in order",
+        );
+        assert.equal(head?.version, versions.at(-1)?.version);
+        assert.equal(head?.digest, versions.at(-1)?.digest);
+      }
+      const numbers = lineage.committed.map(({ version }) => version);
+      assert.deepEqual(
+        numbers,
+        [...new Set(numbers)].sort((a, b) => a - b),
+        "numbers strictly increase",
+      );
+      assert.equal(
+        new Set(lineage.reservedNumbers).size,
+        lineage.reservedNumbers.length,
+        "no number is given out twice",
+      );
+      const operations = lineage.committed.map(({ operation }) => operation);
+      assert.equal(new Set(operations).size, operations.length, "no operation makes two versions");
+      const listed = lineage.status.versions ?? [];
+      for (const [index, version] of listed.entries()) {
+        if (index > 0) assert.equal(version.parent, listed[index - 1]?.digest, "each derives from the head before it");
+      }
+      commits += lineage.committed.length;
+    }),
+    { numRuns: 500 },
+  );
+  assert.ok(commits > 100, `the interleavings committed only ${commits} versions: they prove nothing`);
+});

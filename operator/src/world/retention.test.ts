@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { versionOf } from "../runtime/test-objects.ts";
+import { judgeRetention, type RetentionInput } from "./retention.ts";
+
+const five = [0, 1, 2, 3, 4].map((number) => versionOf(number));
+const given: RetentionInput = { versions: five, headVersion: 4, keepVersions: 2, pinned: [], inUse: new Set() };
+const inUse = (...numbers: number[]) => new Set<string>(numbers.map((number) => versionOf(number).digest));
+
+const cases: [name: string, change: Partial<RetentionInput>, removed: number[], skipped: [number, string][]][] = [
+  ["the newest stay, the others go", {}, [0, 1, 2], []],
+  ["no more versions than the limit: nothing goes", { keepVersions: 5 }, [], []],
+  ["a limit of 0 removes nothing", { keepVersions: 0 }, [], []],
+  ["a negative limit removes nothing", { keepVersions: -1 }, [], []],
+  ["a pinned version stays, with its reason", { pinned: [0] }, [1, 2], [[0, "Pinned"]]],
+  ["a pin that names no version keeps nothing else", { pinned: [99] }, [0, 1, 2], []],
+  ["what a live session booted from stays", { inUse: inUse(1) }, [0, 2], [[1, "InUse"]]],
+  ["head stays although it is not the newest", { headVersion: 0, keepVersions: 1 }, [1, 2, 3], [[0, "Head"]]],
+  ["a pin inside the limit is no exception to report", { pinned: [4] }, [0, 1, 2], []],
+  ["only head is kept at a limit of 1", { keepVersions: 1 }, [0, 1, 2, 3], []],
+  ["no versions at all", { versions: [], headVersion: undefined }, [], []],
+];
+for (const [name, change, removed, skipped] of cases) {
+  test(name, () => {
+    const verdict = judgeRetention({ ...given, ...change });
+    assert.deepEqual(
+      verdict.remove.map(({ version }) => version),
+      removed,
+    );
+    assert.deepEqual(
+      verdict.skipped.map(({ version, reason }) => [version, reason]),
+      skipped,
+    );
+  });
+}
+
+test("a digest that another version shares is not deleted: its manifest is that version's too", () => {
+  const twins = [versionOf(0), versionOf(1), versionOf(2, { digest: versionOf(0).digest })];
+  const verdict = judgeRetention({ ...given, versions: twins, headVersion: 2, keepVersions: 1 });
+  assert.deepEqual(
+    verdict.remove.map(({ version }) => version),
+    [1],
+  );
+  assert.deepEqual(verdict.skipped, [{ version: 0, reason: "SameDigest" }]);
+});
+
+test("whatever is pinned and used: nothing protected goes, no kept version loses its manifest, and order stays", () => {
+  const input = fc.record({
+    digests: fc.array(fc.nat(6), { maxLength: 12 }),
+    keepVersions: fc.integer({ min: -1, max: 14 }),
+    pinned: fc.uniqueArray(fc.nat(12)),
+    used: fc.uniqueArray(fc.nat(6)),
+    head: fc.option(fc.nat(12), { nil: undefined }),
+  });
+  fc.assert(
+    fc.property(input, ({ digests, keepVersions, pinned, used, head }) => {
+      const versions = digests.map((twin, index) => versionOf(index, { digest: versionOf(twin).digest }));
+      const inUseNow = inUse(...used);
+      const verdict = judgeRetention({ versions, headVersion: head, keepVersions, pinned, inUse: inUseNow });
+      assert.deepEqual(
+        versions.filter((version) => !verdict.remove.includes(version)),
+        verdict.keep,
+      );
+      assert.deepEqual(
+        versions.filter((version) => verdict.remove.includes(version)),
+        verdict.remove,
+      );
+      const kept = new Set(verdict.keep.map((version) => version.digest));
+      for (const version of verdict.remove) {
+        assert.ok(!kept.has(version.digest), "a kept version would lose its manifest");
+        assert.ok(!pinned.includes(version.version) && !inUseNow.has(version.digest) && version.version !== head);
+      }
+      if (keepVersions < 1) assert.deepEqual(verdict.remove, []);
+      else for (const newest of versions.slice(-keepVersions)) assert.ok(verdict.keep.includes(newest));
+      if (keepVersions >= 1) {
+        assert.equal(
+          verdict.skipped.length,
+          Math.max(0, verdict.keep.length - keepVersions),
+          "each exception is named",
+        );
+      }
+    }),
+  );
+});

@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Terminal, Waiting } from "../reconciler/policy.ts";
+import { RegistryError, type RegistryErrorCode } from "../registry/errors.ts";
+import { explainSourceErrors } from "./source-errors.ts";
+
+const explained = async (error: unknown): Promise<unknown> => {
+  try {
+    return await explainSourceErrors("ghcr.io/acme/tools:1", async () => {
+      throw error;
+    });
+  } catch (thrown) {
+    return thrown;
+  }
+};
+
+const heals: RegistryErrorCode[] = ["Unavailable", "DigestMismatch", "UploadNotAdvancing"];
+for (const code of heals) {
+  test(`${code} heals by itself: the copy waits and is tried again`, async () => {
+    const cause = new RegistryError(code, "the registry said 503");
+    const error = await explained(cause);
+    assert.ok(error instanceof Waiting);
+    assert.equal(error.reason, "RegistryUnavailable");
+    assert.equal(error.afterMs, 10_000);
+    assert.match(error.message, /ghcr\.io\/acme\/tools:1: the registry said 503/);
+    assert.equal(error.cause, cause);
+  });
+}
+
+test("a registry that names a pause gets it", async () => {
+  const error = await explained(new RegistryError("Unavailable", "429", { retryAfterMs: 42_000 }));
+  assert.ok(error instanceof Waiting);
+  assert.equal(error.afterMs, 42_000);
+});
+
+const stalls: [code: RegistryErrorCode, reason: string][] = [
+  ["NotFound", "ImageNotFound"],
+  ["Unauthorized", "ImageUnauthorized"],
+  ["SourceNotAllowed", "ImageNotAllowed"],
+  ["PlatformNotOffered", "PlatformNotOffered"],
+  ["UnsupportedImage", "ImageUnsupported"],
+  ["Malformed", "ImageUnsupported"],
+  ["Refused", "ImageUnsupported"],
+];
+for (const [code, reason] of stalls) {
+  test(`${code} stalls as ${reason}, names the image and says what to do`, async () => {
+    const error = await explained(new RegistryError(code, "no"));
+    assert.ok(error instanceof Terminal);
+    assert.equal(error.reason, reason);
+    assert.match(error.message, /ghcr\.io\/acme\/tools:1/);
+    assert.ok((error.remediation ?? "").length > 0);
+  });
+}
+
+test("what is no registry's word is passed on as it is", async () => {
+  const bug = new TypeError("undefined is not a function");
+  assert.equal(await explained(bug), bug);
+});
+
+test("a success is passed on", async () => {
+  assert.equal(await explainSourceErrors("busybox:1", async () => 7), 7);
+});
