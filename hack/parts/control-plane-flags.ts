@@ -72,7 +72,9 @@ export function apiServerFlags(layout: ControlPlaneLayout): string[] {
     "--requestheader-extra-headers-prefix=X-Remote-Extra-",
     `--proxy-client-cert-file=${at(files.proxyClientCert)}`,
     `--proxy-client-key-file=${at(files.proxyClientKey)}`,
-    "--enable-aggregator-routing=true",
+    // With routing kube-apiserver refuses an APIService behind a Service of type ExternalName, which is how it reaches a
+    // gateway that runs beside the cluster.
+    "--enable-aggregator-routing=false",
     "--allow-privileged=true",
     `--audit-policy-file=${at(files.auditPolicy)}`,
     `--audit-log-path=${at(files.auditLog)}`,

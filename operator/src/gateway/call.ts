@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Sandbox } from "@agentworlds/crds";
 import type { Logger } from "pino";
 import type { ResourceClient } from "../kube/contract.ts";
+import type { Secret } from "../kube/resource-types.ts";
 import type { Clock } from "../reconciler/clock.ts";
 import type { KubeObject } from "../reconciler/list-watch.ts";
 import type { RuntimeDriver } from "../runtime/contract.ts";
@@ -37,6 +38,8 @@ export interface Parts {
   /** For watching one Sandbox. */
   readonly sandboxes: ResourceClient<KubeObject>;
   readonly drivers: DriverLookup;
+  /** For the session's environment. */
+  readonly secrets: ResourceClient<Secret>;
   readonly clock: Clock;
   readonly limits: CallLimits;
 }

@@ -4,6 +4,7 @@ import type { ExecRequest } from "../runtime/contract.ts";
 import { isoTime, keepAlive, type OpenSession, openForWork, touchAfterWork } from "./activity.ts";
 import { readJson } from "./body.ts";
 import { type Answer, type Call, driverOf, json, onlyParameters, type Parts } from "./call.ts";
+import { sessionEnvironment } from "./environment.ts";
 import { badRequest } from "./failure.ts";
 
 /** When a client states none and comes directly; through kube-apiserver it is that hop's limit. */
@@ -43,10 +44,11 @@ export async function exec(call: Call, parts: Parts): Promise<Answer> {
     now: parts.clock.now(),
     stated: body.timeoutSeconds !== undefined,
   });
+  const environment = await sessionEnvironment(session.sandbox, parts.secrets, call.signal);
   const request = {
     command: body.command,
     timeoutMs,
-    ...(body.env === undefined ? {} : { env: body.env }),
+    env: { ...environment, ...body.env },
     ...(body.workingDir === undefined ? {} : { workingDir: body.workingDir }),
     ...(body.user === undefined ? {} : { user: body.user }),
     ...(body.stdin === undefined ? {} : { stdin: Buffer.from(body.stdin, "base64") }),

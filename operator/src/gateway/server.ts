@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { SANDBOXES } from "@agentworlds/crds";
 import type { Logger } from "pino";
 import type { KubeClient } from "../kube/contract.ts";
+import { SECRETS } from "../kube/resource-types.ts";
 import type { Clock } from "../reconciler/clock.ts";
 import { ApiRegistration, type Backend, GATEWAY_SERVICE } from "./apiservice.ts";
 import { Authenticator } from "./authentication.ts";
@@ -188,6 +189,7 @@ class Running {
         reader: sandboxes,
         writer: new SandboxWriter({ kube, reader: sandboxes, clock }),
         sandboxes: kube.resource(SANDBOXES),
+        secrets: kube.resource(SECRETS),
         drivers,
         clock,
         limits: { ...DEFAULT_LIMITS, ...config.limits },
