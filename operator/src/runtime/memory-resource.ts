@@ -23,7 +23,10 @@ export interface MemoryResource<T extends KubeObject> extends ResourceClient<T> 
   put(object: T): T;
   /** Removes an object, as if its last finalizer had gone. */
   drop(ref: ObjectRef): void;
-  /** Runs before the next write is judged, one per write, in order: what others did between the read and this write. */
+  /**
+   * What others do between a read and the write that follows: one for each write from now on, in order. Replaces those of an
+   * earlier call that no write met.
+   */
   interfere(...others: readonly (() => void)[]): void;
   /** The next write's answer does not arrive. `written` says whether the server carried it out. */
   loseNextAnswer(written: boolean): void;
@@ -88,7 +91,7 @@ export function memoryResource<T extends KubeObject>(
     peek: (ref) => structuredClone(stored.get(keyOf(ref))),
     put: (object) => keep(keyOf(object.metadata), object),
     drop: (ref) => void stored.delete(keyOf(ref)),
-    interfere: (...others) => void interferences.push(...others),
+    interfere: (...others) => void interferences.splice(0, interferences.length, ...others),
     loseNextAnswer: (written) => {
       lostAnswer = { written };
     },

@@ -228,15 +228,19 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
         if (isNotFound(error)) return;
         throw error;
       }
-      await update<void>(
-        { namespace, name, uid },
-        ({ status }) => {
-          const rescues = status?.rescues ?? [];
-          const left = rescues.filter((rescue) => rescue.operation !== operation);
-          return { result: undefined, ...(left.length === rescues.length ? {} : { patch: { rescues: left } }) };
-        },
-        signal,
-      );
+      try {
+        await update<void>(
+          { namespace, name, uid },
+          ({ status }) => {
+            const rescues = status?.rescues ?? [];
+            const left = rescues.filter((rescue) => rescue.operation !== operation);
+            return { result: undefined, ...(left.length === rescues.length ? {} : { patch: { rescues: left } }) };
+          },
+          signal,
+        );
+      } catch (error) {
+        if (!(error instanceof WorldGone)) throw error;
+      }
     },
 
     recordRescue: (ref, rescue, signal) =>
@@ -244,15 +248,12 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
         ref,
         (world) => {
           const rescues = world.status?.rescues ?? [];
-          const known = rescues.some((other) => other.operation === rescue.operation);
-          return {
-            result: undefined,
-            patch: {
-              ...(known ? {} : { rescues: [...rescues, rescue] }),
-              ...(world.status?.holder?.uid === rescue.sandbox?.uid ? { holder: null } : {}),
-              ...(world.status?.pending?.operation === rescue.operation ? { pending: null } : {}),
-            },
+          const patch = {
+            ...(rescues.some((known) => known.operation === rescue.operation) ? {} : { rescues: [...rescues, rescue] }),
+            ...(world.status?.holder?.uid === rescue.sandbox.uid ? { holder: null } : {}),
+            ...(world.status?.pending?.operation === rescue.operation ? { pending: null } : {}),
           };
+          return { result: undefined, ...(Object.keys(patch).length === 0 ? {} : { patch }) };
         },
         signal,
       ),
