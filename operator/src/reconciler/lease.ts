@@ -165,10 +165,16 @@ export class LeaderElector {
   /** Free: given up, our own, or unchanged for the holder's whole duration as seen from here. */
   #isFree(lease: Lease): boolean {
     const holder = lease.spec?.holderIdentity ?? "";
-    if (holder === "" || holder === this.identity) return true;
+    return holder === "" || holder === this.identity || this.#untilFree() <= 0;
+  }
+
+  /** Milliseconds until the lease, if nobody renews it, has been unchanged for its whole duration. */
+  #untilFree(): number {
+    if (this.#observed === undefined) return Number.POSITIVE_INFINITY;
+    const { lease, since } = this.#observed;
     const stated = (lease.spec?.leaseDurationSeconds ?? 0) * 1_000;
-    const since = this.#observed?.since ?? monotonicNow(this.#clock);
-    return monotonicNow(this.#clock) - since > Math.max(stated, this.#leaseDurationMs);
+    // One more, for the duration itself must be over.
+    return since + Math.max(stated, this.#leaseDurationMs) + 1 - monotonicNow(this.#clock);
   }
 
   #won(lease: Lease | undefined, sentAt: number): boolean {
@@ -316,8 +322,11 @@ export class LeaderElector {
   }
 
   async #pause(stop: AbortSignal): Promise<void> {
+    const retry = Math.round(this.#retryMs * (1 + this.#random() / 5));
+    const free = this.#untilFree();
     try {
-      await this.#clock.sleep(Math.round(this.#retryMs * (1 + this.#random() / 5)), stop);
+      // The try at the moment the lease runs out comes on time; after that one lost race must not become a tight loop.
+      await this.#clock.sleep(free > 0 ? Math.min(retry, Math.ceil(free)) : retry, stop);
     } catch (error) {
       if (!stop.aborted) throw error;
     }
