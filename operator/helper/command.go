@@ -38,7 +38,7 @@ func prepareCommand(request execRequest) (command, error) {
 	if err != nil {
 		return command{}, err
 	}
-	env := commandEnv(os.Environ(), who, rootHome(passwd), told.Env, request.Env)
+	env := commandEnv(os.Environ(), who, rootHome(passwd), request.Env)
 	dir, err := workingDir(request.WorkingDir)
 	if err != nil {
 		return command{}, err
@@ -50,9 +50,9 @@ func prepareCommand(request execRequest) (command, error) {
 	return command{program: program, arguments: request.Command, env: env, dir: dir, who: who}, nil
 }
 
-// commandEnv is the image's environment, then the session's, then the request's. The engine started us as root, so a HOME that is
+// commandEnv is the image's environment, then the request's. The engine started us as root, so a HOME that is
 // root's is the runtime's default and not a wish: it becomes the user's own.
-func commandEnv(inherited []string, who account, rootHome string, added ...map[string]string) []string {
+func commandEnv(inherited []string, who account, rootHome string, requested map[string]string) []string {
 	values := map[string]string{}
 	for _, entry := range inherited {
 		if key, value, found := strings.Cut(entry, "="); found {
@@ -66,9 +66,7 @@ func commandEnv(inherited []string, who account, rootHome string, added ...map[s
 	if values["PATH"] == "" {
 		values["PATH"] = defaultPath
 	}
-	for _, requested := range added {
-		maps.Copy(values, requested)
-	}
+	maps.Copy(values, requested)
 	env := make([]string, 0, len(values))
 	for key, value := range values {
 		env = append(env, key+"="+value)

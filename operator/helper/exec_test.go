@@ -153,14 +153,14 @@ func TestTheCommandIsALikelierVictimOfTheOomKillerThanItsSupervisor(t *testing.T
 	}
 }
 
-func TestTheEnvironmentIsTheContainersThenTheRequests(t *testing.T) {
-	env := commandEnv([]string{"HOME=/root", "A=1", "B=2", "C=3"}, account{uid: 1000, home: "/home/dev"}, "/root",
-		map[string]string{"B": "session", "C": "session"}, map[string]string{"C": "request"})
-	want := []string{"A=1", "B=session", "C=request", "HOME=/home/dev", "PATH=" + defaultPath}
+func TestTheEnvironmentIsTheImagesThenTheRequests(t *testing.T) {
+	env := commandEnv([]string{"HOME=/root", "A=1", "B=2"}, account{uid: 1000, home: "/home/dev"}, "/root",
+		map[string]string{"B": "request"})
+	want := []string{"A=1", "B=request", "HOME=/home/dev", "PATH=" + defaultPath}
 	if strings.Join(env, " ") != strings.Join(want, " ") {
 		t.Fatalf("%v", env)
 	}
-	if kept := lookup(commandEnv([]string{"HOME=/opt"}, account{uid: 1000, home: "/home/dev"}, "/root"), "HOME"); kept != "/opt" {
+	if kept := lookup(commandEnv([]string{"HOME=/opt"}, account{uid: 1000, home: "/home/dev"}, "/root", nil), "HOME"); kept != "/opt" {
 		t.Fatalf("an explicit HOME became %q", kept)
 	}
 }

@@ -9,15 +9,13 @@ import (
 )
 
 // sessionFile keeps what every command of the session needs. /dev is a tmpfs of the container: no commit and no capture
-// sees it, and unlike the container's config it is not copied into the config of a committed image (engines do that).
+// sees it.
 var sessionFile = "/dev/.agentworlds/session.json"
 
 // session is what the operator tells once, after the start.
 type session struct {
 	// User is the image's USER; "" is root.
 	User string `json:"user"`
-	// Env is added to the image's environment.
-	Env map[string]string `json:"env"`
 }
 
 // runSession stores the session's facts; saying them again replaces them. Its answer also proves that the helper works.

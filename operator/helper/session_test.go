@@ -9,11 +9,11 @@ import (
 func TestWhatTheSessionSaysHoldsForEveryLaterCommand(t *testing.T) {
 	useSession(t, filepath.Join(t.TempDir(), "private/session.json"))
 	client := talkTo(t, runSession)
-	client.send(frameHeader, session{Env: map[string]string{"TOKEN": "s3cret"}})
+	client.send(frameHeader, session{User: "4242:4343"})
 	if got := client.finish(); got.failure != nil {
 		t.Fatal(got.failure)
 	}
-	if got := execute(t, shell("echo $TOKEN"), ""); got.stdout.String() != "s3cret\n" {
+	if got := execute(t, shell("id -u; id -g"), ""); got.stdout.String() != "4242\n4343\n" {
 		t.Fatalf("%q", got.stdout.String())
 	}
 	if info, err := os.Stat(sessionFile); err != nil || info.Mode().Perm() != 0o600 {

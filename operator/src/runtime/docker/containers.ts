@@ -1,0 +1,151 @@
+import { z } from "zod";
+import type { ListedCompute, ObservedCompute } from "../contract.ts";
+import { isStatus, tolerate } from "./engine-errors.ts";
+import { INSTALLATION_LABEL, ownerOf } from "./labels.ts";
+import type { EngineTransport } from "./transport.ts";
+
+const nullableLabels = z
+  .record(z.string(), z.string())
+  .nullish()
+  .transform((labels) => labels ?? {});
+
+const inspected = z.object({
+  Id: z.string(),
+  Image: z.string(),
+  Config: z.object({ Labels: nullableLabels }),
+  State: z.object({
+    Status: z.string(),
+    ExitCode: z.number().int(),
+    OOMKilled: z.boolean(),
+    StartedAt: z.string(),
+    FinishedAt: z.string(),
+  }),
+});
+export type InspectedContainer = z.infer<typeof inspected>;
+
+const listed = z.array(
+  z.object({
+    Id: z.string(),
+    Names: z.array(z.string()).nullish(),
+    State: z.string(),
+    ImageID: z.string(),
+    Labels: nullableLabels,
+  }),
+);
+
+/** Starting, stopping and removing can wait for disks and namespaces. */
+const SLOW_MS = 90_000;
+
+/** Container calls of the Engine API, one method each. */
+export class Containers {
+  readonly #transport: EngineTransport;
+
+  constructor(transport: EngineTransport) {
+    this.#transport = transport;
+  }
+
+  /** Refused with 409 when the name is taken, with 404 when the image is not there. */
+  async create(name: string, config: unknown, signal: AbortSignal): Promise<void> {
+    const call = { method: "POST", path: "/containers/create", query: { name }, json: config, ms: SLOW_MS } as const;
+    await this.#transport.done(call, signal);
+  }
+
+  async inspect(id: string, signal: AbortSignal): Promise<InspectedContainer | undefined> {
+    return await this.#transport
+      .json(inspected, { method: "GET", path: `/containers/${id}/json` }, signal)
+      .catch(tolerate(404));
+  }
+
+  /** 304 (running already) is not an error status, so a repeated start succeeds. */
+  async start(id: string, signal: AbortSignal): Promise<void> {
+    await this.#transport.done({ method: "POST", path: `/containers/${id}/start`, ms: SLOW_MS }, signal);
+  }
+
+  async pause(id: string, signal: AbortSignal): Promise<void> {
+    await this.#repeatable(`/containers/${id}/pause`, "already paused", signal);
+  }
+
+  async unpause(id: string, signal: AbortSignal): Promise<void> {
+    await this.#repeatable(`/containers/${id}/unpause`, "is not paused", signal);
+  }
+
+  /** PID 1 ignores polite signals, so a stop is a kill. One that does not run is a success. */
+  async kill(id: string, signal: AbortSignal): Promise<void> {
+    await this.#repeatable(`/containers/${id}/kill`, "is not running", signal);
+  }
+
+  async waitNotRunning(id: string, signal: AbortSignal): Promise<void> {
+    await this.#transport.done({ method: "POST", path: `/containers/${id}/wait`, ms: SLOW_MS }, signal);
+  }
+
+  /** With its anonymous volumes. Absent is a success; a removal already in progress is waited for. */
+  async remove(id: string, signal: AbortSignal): Promise<void> {
+    const query = { force: "true", v: "true" };
+    try {
+      await this.#transport.done({ method: "DELETE", path: `/containers/${id}`, query, ms: SLOW_MS }, signal);
+    } catch (error) {
+      if (isStatus(error, 404)) return;
+      if (!isStatus(error, 409)) throw error;
+      const path = `/containers/${id}/wait`;
+      await this.#transport
+        .done({ method: "POST", path, query: { condition: "removed" }, ms: SLOW_MS }, signal)
+        .catch(tolerate(404));
+    }
+  }
+
+  async list(installation: string, signal: AbortSignal): Promise<ListedCompute[]> {
+    const containers = await this.#list({ label: [`${INSTALLATION_LABEL}=${installation}`] }, signal);
+    return containers.flatMap((container) => {
+      const owner = ownerOf(container.Labels);
+      const name = container.Names?.[0]?.replace(/^\//, "");
+      if (owner === undefined || name === undefined) return [];
+      return [{ id: name, owner, state: stateOf(container.State) }];
+    });
+  }
+
+  /** Ids of the images that any container on the host uses, running or not. */
+  async usedImages(signal: AbortSignal): Promise<ReadonlySet<string>> {
+    return new Set((await this.#list({}, signal)).map((container) => container.ImageID));
+  }
+
+  async #list(filters: Record<string, string[]>, signal: AbortSignal): Promise<z.infer<typeof listed>> {
+    const query = { all: "true", filters: JSON.stringify(filters) };
+    return await this.#transport.json(listed, { method: "GET", path: "/containers/json", query }, signal);
+  }
+
+  /** Engines answer a repetition with 409, older ones with 500, and the same words. */
+  async #repeatable(path: string, alreadyWords: string, signal: AbortSignal): Promise<void> {
+    await this.#transport.done({ method: "POST", path, ms: SLOW_MS }, signal).catch((error: unknown) => {
+      if (isStatus(error, 409, 500) && error instanceof Error && error.message.includes(alreadyWords)) return;
+      throw error;
+    });
+  }
+}
+
+/** The engine's "never". */
+const ZERO_TIME = "0001-01-01T00:00:00Z";
+const timeOf = (text: string): string | undefined => (text === ZERO_TIME || text === "" ? undefined : text);
+
+/** Engines know seven words; a container that is being removed is as good as dead. */
+function stateOf(status: string): Exclude<ObservedCompute["state"], "Absent"> {
+  switch (status) {
+    case "created":
+      return "Created";
+    case "running":
+    case "restarting":
+      return "Running";
+    case "paused":
+      return "Frozen";
+    default:
+      return "Exited";
+  }
+}
+
+/** What an inspection says, in the words of the contract. */
+export function observe(container: InspectedContainer | undefined): ObservedCompute {
+  if (container === undefined) return { state: "Absent" };
+  const { Status, ExitCode, OOMKilled, StartedAt, FinishedAt } = container.State;
+  const state = stateOf(Status);
+  if (state !== "Exited") return { state, startedAt: timeOf(StartedAt) };
+  return { state, exitCode: ExitCode, outOfMemory: OOMKilled, finishedAt: timeOf(FinishedAt) };
+}

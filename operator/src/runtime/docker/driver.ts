@@ -1,0 +1,243 @@
+import type { RegistryLogin } from "../../registry/contract.ts";
+import type {
+  CommittedImage,
+  ComputeSpec,
+  ExecRecord,
+  ExecRequest,
+  FileWrite,
+  HostFacts,
+  ListedCompute,
+  ObservedCompute,
+  Platform,
+  RuntimeDriver,
+} from "../contract.ts";
+import { isRuntimeError, RuntimeError } from "../errors.ts";
+import type { HelperBinary } from "../helper.ts";
+import {
+  DEFAULT_EXEC_TIMEOUT_MS,
+  type HelperChannel,
+  openFile,
+  runCommand,
+  startSession,
+  storeFile,
+} from "../helper-session.ts";
+import { type EngineAddress, type EngineTls, parseEngineAddress } from "./address.ts";
+import { hostFacts, hostInfo } from "./capabilities.ts";
+import { commitContainer } from "./commit.ts";
+import { Containers, observe } from "./containers.ts";
+import { withoutCredentials } from "./credentials.ts";
+import { causeOf, containerNotFound, EngineRefused, refusedAs, tolerate } from "./engine-errors.ts";
+import { type HelperCommand, openHelper } from "./exec.ts";
+import { Images } from "./images.ts";
+import { Provisioner } from "./provision.ts";
+import { choosePruned } from "./prune.ts";
+import { EngineTransport } from "./transport.ts";
+
+export interface DockerDriverOptions {
+  /** `unix:///path` or `tcp://host:port`. */
+  readonly endpoint: string;
+  /** Client certificate and CA of a TLS endpoint. */
+  readonly tls?: EngineTls;
+  /** The helper for the host's platform, asked for before the first container is made. */
+  readonly helper: (platform: Platform, signal: AbortSignal) => Promise<HelperBinary>;
+}
+
+/** A driver for one host. Connects when first used. Throws `HostRefused` for an endpoint that is not one. */
+export function createDockerDriver(options: DockerDriverOptions): RuntimeDriver {
+  return new DockerDriver(new EngineTransport(readEndpoint(options)), options.helper);
+}
+
+function readEndpoint({ endpoint, tls }: DockerDriverOptions): EngineAddress {
+  try {
+    return parseEngineAddress(endpoint, tls);
+  } catch (cause) {
+    throw new RuntimeError("HostRefused", causeOf(cause), { cause });
+  }
+}
+
+/** What an exec may take beyond its own timeout: the helper's start, the kill and the last bytes. */
+const EXEC_GRACE_MS = 20_000;
+/** The helper answers at once; a busy host may be slow to start it. */
+const SESSION_SILENCE_MS = 30_000;
+/** Longest silence while a file moves. */
+const FILE_SILENCE_MS = 60_000;
+/** A host with a Docker engine. Compute ids are container names, known before the create. */
+class DockerDriver implements RuntimeDriver {
+  readonly #transport: EngineTransport;
+  readonly #containers: Containers;
+  readonly #images: Images;
+  readonly #provisioner: Provisioner;
+  /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
+  #lastCommit: Promise<unknown> = Promise.resolve();
+
+  constructor(transport: EngineTransport, helper: DockerDriverOptions["helper"]) {
+    this.#transport = transport;
+    this.#containers = new Containers(transport);
+    this.#images = new Images(transport);
+    this.#provisioner = new Provisioner({ transport, containers: this.#containers, images: this.#images, helper });
+  }
+
+  async probe(signal: AbortSignal): Promise<HostFacts> {
+    const info = this.#transport.json(hostInfo, { method: "GET", path: "/info" }, signal);
+    return hostFacts(await refusedAs("HostRefused", info));
+  }
+
+  async pull(image: string, login: RegistryLogin | undefined, signal: AbortSignal): Promise<void> {
+    await this.#provisioner.present(image, login, signal);
+  }
+
+  async create(spec: ComputeSpec, signal: AbortSignal): Promise<string> {
+    const { id, isRunning, user } = await this.#provisioner.provision(spec, signal);
+    // One that has ended already, or was frozen by an earlier try, is returned as it is: the caller inspects.
+    if (isRunning) {
+      const call = { command: "session", silenceMs: SESSION_SILENCE_MS } as const;
+      await this.#withHelper(id, call, (channel) => startSession(channel, { user }), signal);
+    }
+    return id;
+  }
+
+  async inspect(id: string, signal: AbortSignal): Promise<ObservedCompute> {
+    return observe(await refusedAs("HostRefused", this.#containers.inspect(id, signal)));
+  }
+
+  async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {
+    const silenceMs = (request.timeoutMs ?? DEFAULT_EXEC_TIMEOUT_MS) + EXEC_GRACE_MS;
+    return await this.#withHelper(
+      id,
+      { command: "exec", silenceMs },
+      (channel) => runCommand(channel, request),
+      signal,
+    );
+  }
+
+  async readFile(
+    id: string,
+    path: Uint8Array,
+    signal: AbortSignal,
+  ): Promise<{ size: number; content: AsyncIterable<Uint8Array> }> {
+    const call = { command: "get", silenceMs: FILE_SILENCE_MS } as const;
+    return await this.#withHelper(id, call, (channel) => openFile(channel, path), signal);
+  }
+
+  async writeFile(id: string, write: FileWrite, signal: AbortSignal): Promise<void> {
+    const call = { command: "put", silenceMs: FILE_SILENCE_MS } as const;
+    await this.#withHelper(id, call, (channel) => storeFile(channel, write), signal);
+  }
+
+  async freeze(id: string, signal: AbortSignal): Promise<void> {
+    await this.#onContainer(id, this.#containers.pause(id, signal), signal);
+  }
+
+  async thaw(id: string, signal: AbortSignal): Promise<void> {
+    await refusedAs("HostRefused", this.#containers.unpause(id, signal), id);
+  }
+
+  async commit(id: string, localName: string, signal: AbortSignal): Promise<CommittedImage> {
+    const container = await refusedAs("CommitFailed", this.#containers.inspect(id, signal));
+    if (container === undefined) throw containerNotFound(id);
+    const request = { containerId: container.Id, localName };
+    const mine = this.#lastCommit.then(() => {
+      signal.throwIfAborted();
+      return commitContainer(this.#images, request, signal);
+    });
+    this.#lastCommit = mine.catch(() => undefined);
+    return await refusedAs("CommitFailed", mine);
+  }
+
+  async push(
+    localName: string,
+    target: { repository: string; tag: string; login: RegistryLogin | undefined },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const name = { repository: target.repository, reference: target.tag };
+    const remote = `${target.repository}:${target.tag}`;
+    try {
+      await this.#images.tag(localName, name, signal);
+      try {
+        await this.#images.push(name, target.login, signal);
+      } finally {
+        await this.#images.remove(remote, signal);
+      }
+    } catch (error) {
+      if (!(error instanceof EngineRefused)) throw error;
+      const words = withoutCredentials(error.message, target.login);
+      throw new RuntimeError("PushFailed", `${remote} was not pushed: ${words}`);
+    }
+  }
+
+  async forgetCommit(localName: string, signal: AbortSignal): Promise<void> {
+    await refusedAs("HostRefused", this.#images.remove(localName, signal));
+  }
+
+  async stop(id: string, signal: AbortSignal): Promise<void> {
+    const stopped = this.#containers.kill(id, signal).then(() => this.#containers.waitNotRunning(id, signal));
+    await refusedAs("HostRefused", stopped, id);
+  }
+
+  async remove(id: string, signal: AbortSignal): Promise<void> {
+    await refusedAs("HostRefused", this.#containers.remove(id, signal));
+  }
+
+  async list(installation: string, signal: AbortSignal): Promise<ListedCompute[]> {
+    return await refusedAs("HostRefused", this.#containers.list(installation, signal));
+  }
+
+  async pruneImages(options: { repositoryPrefix: string; keep: number }, signal: AbortSignal): Promise<string[]> {
+    // Images first: one that comes into use after that is refused by the engine.
+    const images = await refusedAs("HostRefused", this.#images.list(signal));
+    const used = await refusedAs("HostRefused", this.#containers.usedImages(signal));
+    const removed: string[] = [];
+    for (const name of choosePruned(images, { ...options, used })) {
+      const gone = this.#images.remove(name, signal).then(() => true, tolerate(409));
+      if ((await refusedAs("HostRefused", gone)) === true) removed.push(name);
+    }
+    return removed;
+  }
+
+  async close(): Promise<void> {
+    await this.#transport.close();
+  }
+
+  async #withHelper<T>(
+    id: string,
+    call: { command: HelperCommand; silenceMs: number },
+    talk: (channel: HelperChannel) => Promise<T>,
+    signal: AbortSignal,
+  ): Promise<T> {
+    const conversation = openHelper(this.#transport, { container: id, ...call }, signal).then(talk);
+    return await this.#onContainer(id, conversation, signal);
+  }
+
+  /** An effect on a running container. When it fails, an inspection says whether that is the container's state. */
+  async #onContainer<T>(id: string, effect: Promise<T>, signal: AbortSignal): Promise<T> {
+    try {
+      return await effect;
+    } catch (error) {
+      signal.throwIfAborted();
+      const isAboutState =
+        error instanceof EngineRefused ||
+        isRuntimeError(error, "ExecConnectionLost") ||
+        isRuntimeError(error, "HostUnreachable");
+      throw isAboutState ? await this.#explain(id, error, signal) : error;
+    }
+  }
+
+  async #explain(id: string, error: unknown, signal: AbortSignal): Promise<unknown> {
+    // Where even the inspection fails, the first failure says more.
+    const compute = await this.inspect(id, signal).catch(() => undefined);
+    switch (compute?.state) {
+      case "Absent":
+        return containerNotFound(id);
+      case "Frozen":
+        return new RuntimeError("ComputeNotRunning", `container ${id} is frozen`, { cause: error });
+      case "Created":
+        return new RuntimeError("ComputeNotRunning", `container ${id} was never started`, { cause: error });
+      case "Exited":
+        return new RuntimeError("ComputeNotRunning", `container ${id} has ended`, { cause: error });
+      default:
+        return error instanceof EngineRefused
+          ? new RuntimeError("HostRefused", causeOf(error), { cause: error })
+          : error;
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import { z } from "zod";
+import { RuntimeError } from "../errors.ts";
+
+/** The engine answered, and said no. `message` is the engine's own. */
+export class EngineRefused extends Error {
+  override readonly name = "EngineRefused";
+  /** HTTP status; 200 when the refusal came inside a progress stream. */
+  readonly status: number;
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const isStatus = (error: unknown, ...statuses: number[]): boolean =>
+  error instanceof EngineRefused && statuses.includes(error.status);
+
+/** Turns a refusal with one of these statuses into success; everything else is thrown on. */
+export const tolerate =
+  (...statuses: number[]) =>
+  (error: unknown): undefined => {
+    if (isStatus(error, ...statuses)) return undefined;
+    throw error;
+  };
+
+/** The engine did not answer, not in time, or not in its protocol: nothing is known about the effect. */
+export const hostUnreachable = (what: string, cause: unknown): RuntimeError =>
+  new RuntimeError("HostUnreachable", `${what}: ${causeOf(cause)}`, { cause });
+
+/** The words of an error; undici hides the useful ones in `cause`, Node those of a dual-stack connect in `errors`. */
+export function causeOf(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return causeOf(error.errors[0]);
+  if (!(error instanceof Error)) return String(error);
+  if (error.message === "" && "code" in error) return String(error.code);
+  return error.message;
+}
+
+const engineMessage = z.object({ message: z.string() });
+
+/** The engine's own sentence of an error answer. */
+export function readMessage(body: string): string | undefined {
+  try {
+    return engineMessage.safeParse(JSON.parse(body)).data?.message;
+  } catch {
+    // Proxies answer with HTML.
+    return undefined;
+  }
+}
+
+/** Gives an engine's refusal its code; with `id`, a 404 means that container. Other errors are thrown on. */
+export async function refusedAs<T>(code: "HostRefused" | "CommitFailed", promise: Promise<T>, id?: string): Promise<T> {
+  try {
+    return await promise;
+  } catch (error) {
+    if (id !== undefined && isStatus(error, 404)) throw containerNotFound(id);
+    throw error instanceof EngineRefused ? new RuntimeError(code, error.message, { cause: error }) : error;
+  }
+}
+
+export const containerNotFound = (id: string): RuntimeError =>
+  new RuntimeError("ComputeNotFound", `container ${id} does not exist`);

@@ -1,0 +1,96 @@
+import type { Duplex } from "node:stream";
+import { z } from "zod";
+import { HELPER_PATH } from "../helper.ts";
+import type { HelperChannel } from "../helper-session.ts";
+import { startDeadline } from "./deadline.ts";
+import { demultiplex } from "./multiplex.ts";
+import type { EngineTransport } from "./transport.ts";
+
+const createdExec = z.object({ Id: z.string() });
+
+export type HelperCommand = "session" | "exec" | "put" | "get";
+
+export interface HelperCall {
+  readonly container: string;
+  readonly command: HelperCommand;
+  /** Longest time in which neither side says anything. */
+  readonly silenceMs: number;
+}
+
+/** Most text of the helper's or the runtime's stderr that is kept for an error message. */
+const DIAGNOSTIC_BYTES = 2048;
+
+/**
+ * Starts a sub-command of the helper in a container. Its argv, all that a process list of the host or the engine's own
+ * records show, names the sub-command only.
+ */
+export async function openHelper(
+  transport: EngineTransport,
+  call: HelperCall,
+  signal: AbortSignal,
+): Promise<HelperChannel> {
+  const { Id } = await transport.json(
+    createdExec,
+    {
+      method: "POST",
+      path: `/containers/${call.container}/exec`,
+      json: {
+        AttachStdin: true,
+        AttachStdout: true,
+        AttachStderr: true,
+        Tty: false,
+        // The helper changes to the command's user itself; as root the command cannot touch it.
+        User: "0:0",
+        Cmd: [HELPER_PATH, call.command],
+      },
+    },
+    signal,
+  );
+  const { socket } = await transport.upgrade(`/exec/${Id}/start`, { Detach: false, Tty: false }, signal);
+  return new EngineChannel(socket, call, signal);
+}
+
+class EngineChannel implements HelperChannel {
+  readonly output: AsyncIterable<Uint8Array>;
+  readonly #socket: Duplex;
+  #diagnostics = "";
+
+  constructor(socket: Duplex, call: HelperCall, signal: AbortSignal) {
+    this.#socket = socket;
+    const what = `helper ${call.command}`;
+    const deadline = startDeadline({ parent: signal, ms: call.silenceMs, what });
+    const expire = () => socket.destroy(asError(deadline.signal.reason));
+    if (deadline.signal.aborted) expire();
+    else deadline.signal.addEventListener("abort", expire, { once: true });
+    socket.once("close", () => deadline[Symbol.dispose]());
+    // Every failure also ends a read or a write, which report it; without a listener Node would end the process.
+    socket.on("error", () => undefined);
+    this.output = this.#stdout(deadline.progress);
+  }
+
+  async *#stdout(progress: () => void): AsyncGenerator<Uint8Array> {
+    for await (const { stream, payload } of demultiplex(this.#socket)) {
+      progress();
+      if (stream === "stdout") yield payload;
+      else if (this.#diagnostics.length < DIAGNOSTIC_BYTES) this.#diagnostics += payload.toString();
+      progress();
+    }
+  }
+
+  send(bytes: Uint8Array): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#socket.write(bytes, (error) => (error ? reject(error) : resolve()));
+    });
+  }
+
+  close(): void {
+    // end() first: the acknowledgement may still be on its way, and destroy() would drop it.
+    if (!this.#socket.destroyed) this.#socket.end(() => this.#socket.destroy());
+  }
+
+  diagnostics(): string {
+    return this.#diagnostics;
+  }
+}
+
+const asError = (reason: unknown): Error => (reason instanceof Error ? reason : new Error(String(reason)));

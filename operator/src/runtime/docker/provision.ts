@@ -1,0 +1,115 @@
+import type { RegistryLogin } from "../../registry/contract.ts";
+import { type ComputeSpec, computeName, type Platform } from "../contract.ts";
+import { RuntimeError } from "../errors.ts";
+import type { HelperBinary } from "../helper.ts";
+import { hostFacts, hostInfo } from "./capabilities.ts";
+import { containerConfig } from "./container-config.ts";
+import { type Containers, observe } from "./containers.ts";
+import { withoutCredentials } from "./credentials.ts";
+import { EngineRefused, isStatus, refusedAs } from "./engine-errors.ts";
+import { ensureHelperVolume } from "./helper-volume.ts";
+import type { Images, InspectedImage } from "./images.ts";
+import { isSameBoot } from "./labels.ts";
+import { ensureNetwork } from "./network.ts";
+import { Remembered } from "./remembered.ts";
+import type { EngineTransport } from "./transport.ts";
+
+export interface ProvisionerParts {
+  readonly transport: EngineTransport;
+  readonly containers: Containers;
+  readonly images: Images;
+  /** The helper for the host's platform. */
+  readonly helper: (platform: Platform, signal: AbortSignal) => Promise<HelperBinary>;
+}
+
+/** A container as `provision` leaves it. */
+export interface Provisioned {
+  readonly id: string;
+  /** Whether its helper can be talked to: not when an earlier try's container has ended or is frozen. */
+  readonly isRunning: boolean;
+  /** USER of the image; empty is root. */
+  readonly user: string;
+}
+
+/** Making network and helper volume on a host that has neither, the first time including the helper's compilation. */
+const PREPARE_MS = 6 * 60_000;
+
+/** Brings the container of a boot into being, exactly once, and what it needs on its host. */
+export class Provisioner {
+  readonly #parts: ProvisionerParts;
+  readonly #helperVolume: Remembered<string>;
+  readonly #isolatedNetwork: Remembered<string>;
+
+  constructor(parts: ProvisionerParts) {
+    const { transport } = parts;
+    this.#parts = parts;
+    this.#helperVolume = new Remembered(async (signal) => {
+      const info = await transport.json(hostInfo, { method: "GET", path: "/info" }, signal);
+      const helper = await parts.helper(hostFacts(info).platform, signal);
+      return await ensureHelperVolume(transport, helper, signal);
+    }, PREPARE_MS);
+    this.#isolatedNetwork = new Remembered((signal) => ensureNetwork(transport, signal), PREPARE_MS);
+  }
+
+  async provision(spec: ComputeSpec, signal: AbortSignal): Promise<Provisioned> {
+    const { containers } = this.#parts;
+    const image = await this.present(spec.image, spec.pullCredentials, signal);
+    const helperVolume = await refusedAs("HostRefused", this.#helperVolume.get(signal));
+    const network =
+      spec.isolation.network === "None" ? "none" : await refusedAs("HostRefused", this.#isolatedNetwork.get(signal));
+    const name = computeName(spec.owner);
+    const observed = async () => observe(await refusedAs("HostRefused", containers.inspect(name, signal))).state;
+    await this.#createOrAdopt(name, { spec, config: containerConfig(spec, { helperVolume, network }) }, signal);
+    if ((await observed()) === "Created") await this.#start(name, signal);
+    return { id: name, isRunning: (await observed()) === "Running", user: image.Config?.User ?? "" };
+  }
+
+  /** Pulls unless the host has the image. */
+  async present(image: string, login: RegistryLogin | undefined, signal: AbortSignal): Promise<InspectedImage> {
+    const { images } = this.#parts;
+    try {
+      const present = await images.inspect(image, signal);
+      if (present !== undefined) return present;
+      await images.pull(image, login, signal);
+      const pulled = await images.inspect(image, signal);
+      if (pulled !== undefined) return pulled;
+    } catch (error) {
+      if (!(error instanceof EngineRefused)) throw error;
+      const words = withoutCredentials(error.message, login);
+      throw new RuntimeError("ImageUnavailable", `${image} cannot be pulled: ${words}`);
+    }
+    throw new RuntimeError("ImageUnavailable", `${image} was pulled and is not there: is it for another platform?`);
+  }
+
+  async #createOrAdopt(
+    name: string,
+    { spec, config }: { spec: ComputeSpec; config: unknown },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { containers } = this.#parts;
+    try {
+      await containers.create(name, config, signal);
+    } catch (error) {
+      if (!isStatus(error, 409)) throw this.#refused("the container cannot be created", error);
+      const existing = await refusedAs("HostRefused", containers.inspect(name, signal));
+      if (existing !== undefined && isSameBoot(existing.Config.Labels, spec.owner)) return;
+      throw new RuntimeError("ComputeConflict", `the host has a container ${name} that is not this boot's`);
+    }
+  }
+
+  async #start(name: string, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#parts.containers.start(name, signal);
+    } catch (error) {
+      throw this.#refused("the container does not start", error);
+    }
+  }
+
+  /** Somebody may have removed the volume or the network by hand, so the next try looks again. */
+  #refused(what: string, error: unknown): unknown {
+    this.#helperVolume.forget();
+    this.#isolatedNetwork.forget();
+    if (!(error instanceof EngineRefused)) return error;
+    return new RuntimeError("HostRefused", `${what}: ${error.message}`, { cause: error });
+  }
+}
