@@ -34,7 +34,8 @@ export function mergeConditions(
     const known = before?.find((other) => other.type === condition.type);
     return {
       ...condition,
-      message: condition.message.slice(0, LONGEST_MESSAGE),
+      // Half a character would be stored as another one, and so be found changed, and written, in every pass.
+      message: condition.message.slice(0, LONGEST_MESSAGE).toWellFormed(),
       lastTransitionTime: known?.status === condition.status ? known.lastTransitionTime : isoSeconds(now),
     };
   });

@@ -43,11 +43,11 @@ for (const [name, before, after, patch] of cases) {
 
 const key = fc.constantFrom("a", "b", "c", "d");
 const { value: object } = fc.letrec<{ value: JsonObject; member: unknown }>((tie) => ({
-  value: fc.dictionary(key, tie("member"), { maxKeys: 4 }),
+  value: fc.dictionary(key, tie("member"), { maxKeys: 4, noNullPrototype: true }),
   member: fc.oneof(
     { depthSize: "small", withCrossShrink: true },
     fc.constantFrom<unknown>(0, 1, "", "x", true, false, undefined),
-    fc.array(fc.oneof(fc.nat(2), fc.record({ x: fc.nat(1) })), { maxLength: 3 }),
+    fc.array(fc.oneof(fc.nat(2), fc.record({ x: fc.nat(1) }, { noNullPrototype: true })), { maxLength: 3 }),
     tie("value"),
   ),
 }));
