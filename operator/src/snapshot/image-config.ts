@@ -21,11 +21,20 @@ const imageConfig = z.looseObject({
 const BUILD_LEFTOVERS = ["container", "container_config", "docker_version", "id", "parent", "throwaway"] as const;
 
 export function parseImageConfig(bytes: Uint8Array): z.infer<typeof imageConfig> {
-  const parsed = imageConfig.safeParse(JSON.parse(new TextDecoder().decode(bytes)));
+  const parsed = imageConfig.safeParse(parseJson(bytes));
   if (!parsed.success) {
     throw new PublicationError("CaptureMalformed", `the image config is not one: ${z.prettifyError(parsed.error)}`);
   }
   return parsed.data;
+}
+
+function parseJson(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes));
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new PublicationError("CaptureMalformed", `the image config is no JSON: ${error.message}`, { cause: error });
+  }
 }
 
 export interface ConfigOfVersion {
