@@ -4,7 +4,7 @@ import type { ResourceClient } from "../kube/contract.ts";
 import { isConflict } from "../kube/errors.ts";
 
 export interface RuntimeRescues {
-  /** Adds the rescue unless its operation is recorded already. Throws when the Runtime does not exist. */
+  /** Adds the rescue unless its operation or its container is recorded already. Throws when the Runtime does not exist. */
   record(runtime: string, rescue: RuntimeRescue, signal: AbortSignal): Promise<void>;
 }
 
@@ -16,13 +16,17 @@ export class RescuesFull extends Error {
 const MOST_RESCUES = 64;
 const MOST_CONFLICTS = 20;
 
+/** A sweep with an older view of the Runtime finds the container of a rescue that was written down a moment ago. */
+const isSameWork = (known: RuntimeRescue, rescue: RuntimeRescue): boolean =>
+  known.operation === rescue.operation || (known.host === rescue.host && known.computeId === rescue.computeId);
+
 export function createRuntimeRescues(runtimes: ResourceClient<Runtime>): RuntimeRescues {
   return {
     async record(name, rescue, signal) {
       for (let conflicts = 0; ; conflicts++) {
         const runtime = await runtimes.get({ name }, { signal });
         const rescues = runtime.status?.rescues ?? [];
-        if (rescues.some((known) => known.operation === rescue.operation)) return;
+        if (rescues.some((known) => isSameWork(known, rescue))) return;
         if (rescues.length >= MOST_RESCUES)
           throw new RescuesFull(`Runtime ${name} keeps ${MOST_RESCUES} rescues already`);
         try {

@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LIMITS, type Runtime, type RuntimeStatus, runtimeStatusSchema, type Sandbox } from "@agentworlds/crds";
+import type { HostFacts } from "./contract.ts";
+import { deriveRuntimeStatus, type HostProbe } from "./status.ts";
+import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.ts";
+
+const facts: HostFacts = {
+  version: "27.5.1",
+  platform: "linux/amd64",
+  capabilities: ["exec", "freeze", "commit"],
+  cpus: 4,
+  memoryBytes: 1,
+};
+const answers = (name: string, change: Partial<HostFacts> = {}): HostProbe => ({
+  name,
+  facts: { ...facts, ...change },
+});
+const silent = (name: string): HostProbe => ({ name, problem: "connect ECONNREFUSED" });
+const onHost = (name: string, host: string, runtime = "local"): Sandbox =>
+  sandboxOf({
+    metadata: { name, uid: name },
+    status: { boot: 1, compute: { runtime, host, id: `aw-${name}-1`, boot: 1 } },
+  });
+
+const derive = (probes: HostProbe[], runtime: Runtime = runtimeOf(), sandboxes: Sandbox[] = []): RuntimeStatus => {
+  const status = deriveRuntimeStatus(runtime, { probes, sandboxes, now: T0 });
+  // Whatever is derived, the API server takes it.
+  runtimeStatusSchema.parse(status);
+  return status;
+};
+const told = (status: RuntimeStatus) => status.conditions?.map((c) => `${c.type}=${c.status} ${c.reason}`);
+
+const cases: [name: string, probes: HostProbe[], runtime: Runtime, want: string[]][] = [
+  ["every host answers", [answers("a")], runtimeOf(), ["Ready=True Available", "Available=True AllHostsReachable"]],
+  [
+    "one of two is silent: Ready, not Available",
+    [answers("a"), silent("b")],
+    runtimeOf(),
+    ["Ready=True Available", "Available=False SomeHostsUnreachable"],
+  ],
+  [
+    "all are silent",
+    [silent("a"), silent("b")],
+    runtimeOf(),
+    ["Ready=False NoHostReachable", "Available=False SomeHostsUnreachable"],
+  ],
+  [
+    "hosts of two platforms are no one Runtime",
+    [answers("a"), answers("b", { platform: "linux/arm64" })],
+    runtimeOf(),
+    ["Ready=False PlatformsDiffer", "Available=True AllHostsReachable"],
+  ],
+  [
+    "a cordon is no failure",
+    [answers("a")],
+    runtimeOf({ spec: { scheduling: "Cordoned" } }),
+    ["Ready=True Cordoned", "Available=True AllHostsReachable"],
+  ],
+];
+for (const [name, probes, runtime, want] of cases) {
+  test(name, () => assert.deepEqual(told(derive(probes, runtime)), want));
+}
+
+test("a silent host is named with its reason", () => {
+  const status = derive([answers("a"), silent("b")]);
+  assert.match(status.conditions?.find((c) => c.type === "Available")?.message ?? "", /b \(connect ECONNREFUSED\)/);
+  assert.deepEqual(status.hosts?.[1], { name: "b", state: "Unreachable", message: "connect ECONNREFUSED", used: 0 });
+  assert.equal(status.hostsReachable, "1/2");
+});
+
+test("a session may land on any host, so only what all reachable ones can do counts, and the oldest version", () => {
+  const status = derive([
+    answers("a", { version: "27.10.0" }),
+    answers("b", { version: "27.9.1", capabilities: ["freeze", "exec", "ociRuntime"] }),
+    silent("c"),
+  ]);
+  assert.deepEqual(status.capabilities, ["exec", "freeze"]);
+  assert.equal(status.version, "27.9.1");
+  assert.equal(status.platform, "linux/amd64");
+});
+
+test("the order in which hosts answer changes nothing that is compared", () => {
+  const one = derive([
+    answers("a", { capabilities: ["exec", "freeze"] }),
+    answers("b", { capabilities: ["freeze", "exec"] }),
+  ]);
+  const two = derive([
+    answers("a", { capabilities: ["freeze", "exec"] }),
+    answers("b", { capabilities: ["exec", "freeze"] }),
+  ]);
+  assert.deepEqual(one.capabilities, two.capabilities);
+});
+
+test("what was known stays while every host is silent: its sessions go on when one answers again", () => {
+  const before = derive([answers("a")]);
+  const status = derive([silent("a")], runtimeOf({ status: before }));
+  assert.deepEqual(
+    { capabilities: status.capabilities, version: status.version, platform: status.platform },
+    { capabilities: ["commit", "exec", "freeze"], version: "27.5.1", platform: "linux/amd64" },
+  );
+});
+
+test("platforms that differ leave none that admission could trust", () => {
+  const before = derive([answers("a")]);
+  const status = derive([answers("a"), answers("b", { platform: "linux/arm64" })], runtimeOf({ status: before }));
+  assert.equal(status.platform, undefined);
+});
+
+test("sessions are counted where their compute is recorded", () => {
+  const sandboxes = [
+    onHost("one", "a"),
+    onHost("two", "a"),
+    onHost("three", "b"),
+    onHost("other", "a", "elsewhere"),
+    sandboxOf(),
+  ];
+  const status = derive(
+    [answers("a"), answers("b")],
+    runtimeOf({ spec: { capacity: { maxSandboxes: 5 } } }),
+    sandboxes,
+  );
+  assert.deepEqual(status.capacity, { total: 5, used: 3 });
+  assert.deepEqual(
+    status.hosts?.map(({ used }) => used),
+    [2, 1],
+  );
+});
+
+test("sessions on a host that left the spec are named: it is in use", () => {
+  const status = derive([answers("a")], runtimeOf(), [onHost("one", "gone")]);
+  const available = status.conditions?.find((c) => c.type === "Available");
+  assert.equal(available?.reason, "HostInUse");
+  assert.match(available?.message ?? "", /team\/one on gone/);
+  assert.equal(status.capacity?.used, 1);
+});
+
+test("rescues are carried along, whatever the hosts say", () => {
+  const rescue = {
+    operation: "publish-1",
+    namespace: "team",
+    sandbox: { name: "one", uid: "uid" },
+    host: "a",
+    computeId: "aw-uid-1",
+    reason: "SnapshotFailed",
+    message: "",
+    since: at(0),
+  };
+  assert.deepEqual(derive([silent("a")], runtimeOf({ status: { rescues: [rescue] } })).rescues, [rescue]);
+});
+
+test("an endless complaint of a host does not make the write be refused", () => {
+  const status = derive([{ name: "a", problem: "x".repeat(LIMITS.message * 2) }]);
+  assert.equal(status.hosts?.[0]?.message?.length, LIMITS.message);
+});
+
+test("a second round that finds the same derives the same status", () => {
+  const first = derive([answers("a"), silent("b")]);
+  const again = deriveRuntimeStatus(runtimeOf({ status: first }), {
+    probes: [answers("a"), silent("b")],
+    sandboxes: [],
+    now: T0 + 60_000,
+  });
+  assert.deepEqual(again, first);
+});

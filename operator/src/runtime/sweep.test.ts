@@ -1,0 +1,193 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Runtime, RuntimeRescue, Sandbox } from "@agentworlds/crds";
+import { RUNTIMES, SANDBOXES } from "../kube/resource-types.ts";
+import { silentLog } from "../reconciler/log.ts";
+import type { ListedCompute, ObservedCompute, RuntimeDriver } from "./contract.ts";
+import { RuntimeError } from "./errors.ts";
+import { memoryResource } from "./memory-resource.ts";
+import { createRuntimeRescues } from "./rescues.ts";
+import { sweepHost } from "./sweep.ts";
+import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.ts";
+
+const DAY = 86_400;
+const container = (uid: string, boot: number, sandbox = uid): ListedCompute => ({
+  id: `aw-${uid}-${boot}`,
+  owner: { installation: "install", namespace: "team", sandbox, sandboxUid: uid, boot },
+  state: "Running",
+});
+const session = (uid: string, boot: number | undefined): Sandbox =>
+  sandboxOf({
+    metadata: { name: uid, uid },
+    status: boot === undefined ? {} : { boot, compute: { runtime: "local", host: "a", id: `aw-${uid}-${boot}`, boot } },
+  });
+const rescueOf = (uid: string, since: number, host = "a"): RuntimeRescue => ({
+  operation: `publish-${uid}`,
+  namespace: "team",
+  sandbox: { name: uid, uid },
+  host,
+  computeId: `aw-${uid}-1`,
+  reason: "SnapshotFailed",
+  message: "",
+  since: at(since),
+});
+
+/** The four calls a sweep makes; what happened to containers, in order. */
+function hostWith(containers: readonly ListedCompute[], states: Readonly<Record<string, ObservedCompute>> = {}) {
+  const calls: string[] = [];
+  const never = (): never => {
+    throw new TypeError("a sweep makes no such call");
+  };
+  const driver: RuntimeDriver = {
+    probe: never,
+    pull: never,
+    create: never,
+    exec: never,
+    readFile: never,
+    writeFile: never,
+    freeze: never,
+    thaw: never,
+    commit: never,
+    push: never,
+    forgetCommit: never,
+    pruneImages: never,
+    close: never,
+    inspect: async (id) => states[id] ?? { state: "Running", startedAt: undefined },
+    list: async (installation) => containers.filter(({ owner }) => owner.installation === installation),
+    stop: async (id) => void calls.push(`stop ${id}`),
+    remove: async (id) => void calls.push(`remove ${id}`),
+  };
+  return { driver, calls };
+}
+
+async function sweep(given: {
+  containers: readonly ListedCompute[];
+  states?: Readonly<Record<string, ObservedCompute>>;
+  sandboxes?: readonly Sandbox[];
+  rescues?: readonly RuntimeRescue[];
+  rescueSeconds?: number;
+  now?: number;
+}) {
+  const runtime: Runtime = runtimeOf({
+    ...(given.rescueSeconds === undefined ? {} : { spec: { rescueSeconds: given.rescueSeconds } }),
+    status: given.rescues ? { rescues: [...given.rescues] } : {},
+  });
+  const runtimes = memoryResource<Runtime>(RUNTIMES, [runtime]);
+  const sandboxes = memoryResource<Sandbox>(SANDBOXES, given.sandboxes ?? []);
+  const { driver, calls } = hostWith(given.containers, given.states);
+  const over = await sweepHost({
+    runtime,
+    host: "a",
+    driver,
+    installation: "install",
+    sandboxes,
+    rescues: createRuntimeRescues(runtimes),
+    now: T0 + (given.now ?? 0) * 1000,
+    log: silentLog,
+    signal: new AbortController().signal,
+  });
+  return { over, calls, recorded: runtimes.peek({ name: "local" })?.status.rescues ?? [] };
+}
+
+test("a container of a live session is left alone", async () => {
+  const { calls, recorded } = await sweep({ containers: [container("u1", 1)], sandboxes: [session("u1", 1)] });
+  assert.deepEqual([calls, recorded], [[], []]);
+});
+
+const orphans: [name: string, sandboxes: Sandbox[]][] = [
+  ["its Sandbox does not exist", []],
+  ["its Sandbox has no compute", [session("u1", undefined)]],
+  ["its Sandbox is on a later boot", [session("u1", 2)]],
+  [
+    "another Sandbox has its name",
+    [
+      sandboxOf({
+        metadata: { name: "u1", uid: "another" },
+        status: { boot: 1, compute: { runtime: "local", host: "a", id: "aw-u1-1", boot: 1 } },
+      }),
+    ],
+  ],
+];
+for (const [name, sandboxes] of orphans) {
+  test(`a container is stopped and kept, never removed, when ${name}`, async () => {
+    const { calls, recorded, over } = await sweep({ containers: [container("u1", 1)], sandboxes, now: 5 });
+    assert.deepEqual(calls, ["stop aw-u1-1"]);
+    assert.deepEqual(over, []);
+    assert.deepEqual(recorded, [
+      {
+        operation: "orphan-u1-1",
+        namespace: "team",
+        sandbox: { name: "u1", uid: "u1" },
+        host: "a",
+        computeId: "aw-u1-1",
+        reason: "Orphaned",
+        message: "no Sandbox accounts for this container; it is stopped and kept",
+        since: at(5),
+      },
+    ]);
+  });
+}
+
+test("a container of another installation is never touched", async () => {
+  const stranger = { ...container("u1", 1), owner: { ...container("u1", 1).owner, installation: "other" } };
+  const { calls, recorded } = await sweep({ containers: [stranger] });
+  assert.deepEqual([calls, recorded], [[], []]);
+});
+
+test("a container that its session removed while the sweep looked is no orphan", async () => {
+  const { calls, recorded } = await sweep({
+    containers: [container("u1", 1)],
+    states: { "aw-u1-1": { state: "Absent" } },
+  });
+  assert.deepEqual([calls, recorded], [[], []]);
+});
+
+test("a rescued container is kept until its time is over", async () => {
+  const given = { containers: [container("u1", 1)], rescues: [rescueOf("u1", 0)] };
+  const before = await sweep({ ...given, now: DAY - 1 });
+  assert.deepEqual([before.calls, before.over], [[], []]);
+  const after = await sweep({ ...given, now: DAY });
+  assert.deepEqual(after.calls, ["remove aw-u1-1"]);
+  assert.deepEqual(after.over, [rescueOf("u1", 0)]);
+});
+
+test("the Runtime's own rescueSeconds count", async () => {
+  const { over } = await sweep({ containers: [], rescues: [rescueOf("u1", 0)], rescueSeconds: 60, now: 60 });
+  assert.equal(over.length, 1);
+});
+
+test("a rescue on another host waits for that host's sweep", async () => {
+  const { calls, over } = await sweep({ containers: [], rescues: [rescueOf("u1", 0, "b")], now: DAY });
+  assert.deepEqual([calls, over], [[], []]);
+});
+
+test("a rescue on another host does not spare an orphan of the same name here", async () => {
+  const { calls } = await sweep({ containers: [container("u1", 1)], rescues: [rescueOf("u1", 0, "b")] });
+  assert.deepEqual(calls, ["stop aw-u1-1"]);
+});
+
+test("an API server that does not answer makes nobody an orphan", async () => {
+  const { driver, calls } = hostWith([container("u1", 1)]);
+  const sandboxes = memoryResource<Sandbox>(SANDBOXES);
+  const failing = {
+    ...sandboxes,
+    get: async () => {
+      throw new RuntimeError("HostUnreachable", "any error but a 404");
+    },
+  };
+  const runtime = runtimeOf();
+  await assert.rejects(
+    sweepHost({
+      runtime,
+      host: "a",
+      driver,
+      installation: "install",
+      sandboxes: failing,
+      rescues: createRuntimeRescues(memoryResource<Runtime>(RUNTIMES, [runtime])),
+      now: T0,
+      log: silentLog,
+      signal: new AbortController().signal,
+    }),
+  );
+  assert.deepEqual(calls, []);
+});
