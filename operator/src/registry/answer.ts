@@ -102,9 +102,10 @@ export class Answer implements AsyncDisposable {
     const { body } = this.#parts.response;
     const { signal } = this.#parts.deadline;
     if (body.destroyed || body.readableEnded || signal.aborted) return;
-    // A short rest is read away to keep the connection; a long one costs more than a new connection. A rest that breaks
-    // off says nothing: it was not wanted, and an abort shows at the caller's next step.
-    if ((this.length ?? 0) > LONGEST_ERROR_BODY) body.destroy();
+    // The short body of an error or a redirect is read away to keep the connection; content costs more than a new one.
+    // What breaks off here says nothing: it was not wanted, and an abort shows at the caller's next step.
+    const isContent = this.#parts.stream && this.status < 300;
+    if (isContent || (this.length ?? 0) > LONGEST_ERROR_BODY) body.destroy();
     else await body.dump({ limit: LONGEST_ERROR_BODY, signal }).catch(() => undefined);
   }
 

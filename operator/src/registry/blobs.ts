@@ -136,7 +136,10 @@ async function requireBodyFrom(answer: Answer, from: number, descriptor: SizedDi
   const expected = from === 0 ? 200 : 206;
   if (answer.status !== expected) {
     if (answer.status !== 200) throw await answer.failure(`blob ${digest}`);
-    throw new RegistryError("Refused", `blob ${digest} broke off at ${from} of ${size} bytes and cannot be resumed`);
+    throw new RegistryError(
+      "Unavailable",
+      `blob ${digest} broke off at ${from} of ${size} bytes and cannot be resumed`,
+    );
   }
   if (from > 0 && !(answer.header("content-range") ?? "").startsWith(`bytes ${from}-`)) {
     throw new RegistryError("Malformed", `blob ${digest} was resumed at another place than ${from}`);

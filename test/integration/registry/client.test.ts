@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { type Clock, systemClock } from "../../../operator/src/reconciler/clock.ts";
 import { digestOf } from "../../../operator/src/registry/digest.ts";
 import { isRegistryError } from "../../../operator/src/registry/errors.ts";
+import { impatientClock } from "../../../operator/src/registry/fake-registry.ts";
 import {
   bytesOf,
   clientOf,
@@ -18,12 +18,6 @@ import {
 
 const MIB = 1024 * 1024;
 const MISSING = `sha256:${"0".repeat(64)}` as const;
-
-/** Pauses between two tries take no time. */
-const impatientClock: Clock = {
-  now: () => systemClock.now(),
-  sleep: (milliseconds, signal) => systemClock.sleep(milliseconds < 4_000 ? 0 : milliseconds, signal),
-};
 
 for (const { name, wish } of REGISTRIES) {
   describe(name, () => {
