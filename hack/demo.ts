@@ -137,7 +137,7 @@ async function tell(story: Story): Promise<{ version: number; digest: string }> 
   narrator.step("A touch moves the deadline; then it passes");
   const before = first.expiresAt;
   const touched = await first.touch({ ttlSeconds: 10 });
-  narrator.say(`expires at ${touched.expiresAt.toISOString()}, before ${before?.toISOString()}`);
+  narrator.say(`expires at ${touched.expiresAt?.toISOString()}, before ${before?.toISOString()}`);
   await kubectl("wait", "--for=condition=Hibernated", "--timeout=60s", "sandbox/first");
   const { version, digest, image } = await headOf(story, 1);
   narrator.say(await kubectl("get", "worlds,sandboxes"));

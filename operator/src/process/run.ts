@@ -4,15 +4,10 @@ import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 import { createKubeClient } from "../kube/client.ts";
 import type { ConnectionSource } from "../kube/connection.ts";
-import type { KubeClient } from "../kube/contract.ts";
-import { SECRETS, type Secret } from "../kube/resource-types.ts";
-import { systemClock } from "../reconciler/clock.ts";
-import { createDockerDriver } from "../runtime/docker/driver.ts";
-import { createDriverPool, type DriverPool } from "../runtime/driver-pool.ts";
-import { locateHelper } from "../runtime/helper.ts";
 import { serveHealth, serveMetrics } from "../telemetry/endpoints.ts";
 import { createMetrics } from "../telemetry/metrics.ts";
 import { CONTROLLERS, createControllerRole } from "./controllers.ts";
+import { openDrivers } from "./drivers.ts";
 import { createGatewayRole } from "./gateway.ts";
 import { createMirrors, type Mirrors } from "./mirror.ts";
 import { patiently } from "./patience.ts";
@@ -44,7 +39,7 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
     opened.close(),
   );
   const mirrors = createMirrors({ kube, log, metrics });
-  const drivers = parts.adopt(await openDrivers(config, { kube, mirrors, stop }), (pool) => pool.close());
+  const drivers = parts.adopt(await openDrivers(config, { kube, mirrors }), (pool) => pool.close());
   const shared = { config, kube, mirrors, drivers, log, identity };
   const roles: Role[] = [
     ...(config.role === "gateway"
@@ -89,23 +84,6 @@ async function runRoles(
     cachesEnd.abort();
     await caches;
   }
-}
-
-async function openDrivers(
-  config: Config,
-  parts: { kube: KubeClient; mirrors: Mirrors; stop: AbortSignal },
-): Promise<DriverPool> {
-  const helper = await locateHelper({
-    ...(config.helper.path === undefined ? {} : { path: config.helper.path }),
-    signal: parts.stop,
-  });
-  return createDriverPool({
-    runtimes: parts.mirrors.runtimes,
-    secrets: parts.kube.resource<Secret>(SECRETS),
-    namespace: config.namespace,
-    makeDriver: ({ endpoint, tls }) => createDockerDriver({ endpoint, helper, ...(tls === undefined ? {} : { tls }) }),
-    clock: systemClock,
-  });
 }
 
 /** A name as Kubernetes takes it: lower case letters, digits and `-`, at most 63. */

@@ -1,0 +1,26 @@
+/** The drivers of every Runtime's hosts, with the helper that they put into containers. */
+import type { Config } from "../config.ts";
+import type { KubeClient } from "../kube/contract.ts";
+import { SECRETS, type Secret } from "../kube/resource-types.ts";
+import { systemClock } from "../reconciler/clock.ts";
+import { createDockerDriver } from "../runtime/docker/driver.ts";
+import { createDriverPool, type DriverPool } from "../runtime/driver-pool.ts";
+import { loadHelper } from "../runtime/helper.ts";
+import type { Mirrors } from "./mirror.ts";
+
+export async function openDrivers(config: Config, parts: { kube: KubeClient; mirrors: Mirrors }): Promise<DriverPool> {
+  const { path } = config.helper;
+  return createDriverPool({
+    runtimes: parts.mirrors.runtimes,
+    secrets: parts.kube.resource<Secret>(SECRETS),
+    namespace: config.namespace,
+    makeDriver: ({ endpoint, tls }) =>
+      createDockerDriver({
+        endpoint,
+        helper: (platform, signal) =>
+          loadHelper({ platform, ...(path === undefined ? {} : { helperPath: path }) }, signal),
+        ...(tls === undefined ? {} : { tls }),
+      }),
+    clock: systemClock,
+  });
+}

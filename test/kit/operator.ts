@@ -1,0 +1,175 @@
+import { type Runtime, SANDBOXES, type Sandbox, WORLDS, type World } from "@agentworlds/crds";
+import { installOperator, OPERATOR_NAMESPACE } from "../../hack/parts/operator.ts";
+import { run } from "../../hack/parts/process.ts";
+import { type Config, parseConfig } from "../../operator/src/config.ts";
+import { createKubeClient } from "../../operator/src/kube/client.ts";
+import type { KubeClient, ResourceClient } from "../../operator/src/kube/contract.ts";
+import { RUNTIMES as RUNTIME_TYPE } from "../../operator/src/kube/resource-types.ts";
+import { createControllerRole } from "../../operator/src/process/controllers.ts";
+import { openDrivers } from "../../operator/src/process/drivers.ts";
+import { createMirrors } from "../../operator/src/process/mirror.ts";
+import { openRegistries } from "../../operator/src/process/registries.ts";
+import { noMetrics } from "../../operator/src/reconciler/metrics.ts";
+import { createLogger } from "../../operator/src/telemetry/logger.ts";
+import { CrashGate, crashingDriver, crashingKube, crashingRegistry } from "./crash.ts";
+import { eventually } from "./wait.ts";
+
+/** Where an operator of a test works. */
+export interface Ground {
+  readonly kubeconfigPath: string;
+  readonly registryUrl: string;
+  readonly dockerHost: string;
+}
+
+/** A cluster with the CRDs, a Runtime `local` and a client. */
+export interface Site extends AsyncDisposable {
+  readonly ground: Ground;
+  readonly kube: KubeClient;
+  readonly worlds: ResourceClient<World>;
+  readonly sandboxes: ResourceClient<Sandbox>;
+  readonly runtimes: ResourceClient<Runtime>;
+  readonly signal: AbortSignal;
+  /** A namespace of its own, removed with the cluster. */
+  namespace(): Promise<string>;
+  kubectl(...words: string[]): Promise<string>;
+}
+
+export async function openSite(ground: Ground, signal: AbortSignal): Promise<Site> {
+  await installOperator(ground.kubeconfigPath, signal);
+  const kube = createKubeClient({ source: { kind: "kubeconfig", path: ground.kubeconfigPath } });
+  const kubectl = (...words: string[]) => run(["kubectl", "--kubeconfig", ground.kubeconfigPath, ...words], { signal });
+  const runtimes = kube.resource<Runtime>(RUNTIME_TYPE);
+  let count = 0;
+  await runtimes.apply(
+    { name: "local" },
+    {
+      apiVersion: "agentworlds.dev/v1alpha1",
+      kind: "Runtime",
+      metadata: { name: "local" },
+      spec: { selection: "Default", docker: { hosts: [{ name: "here", endpoint: ground.dockerHost }] } },
+    },
+    { signal },
+  );
+  return {
+    ground,
+    kube,
+    kubectl,
+    signal,
+    runtimes,
+    worlds: kube.resource<World>(WORLDS),
+    sandboxes: kube.resource<Sandbox>(SANDBOXES),
+    async namespace() {
+      const name = `t${Date.now().toString(36)}${count++}`;
+      await kubectl("create", "namespace", name);
+      return name;
+    },
+    [Symbol.asyncDispose]: () => kube.close(),
+  };
+}
+
+/** Controllers in this process. */
+export interface RunningControllers extends AsyncDisposable {
+  readonly gate: CrashGate;
+  /** Orderly end; after a crash, the end of what is left of the dead process. */
+  stop(): Promise<void>;
+}
+
+/** Settings of an operator of a test. */
+export function testConfig(ground: Ground, settings: Partial<Record<keyof Config, unknown>> = {}): Config {
+  return parseConfig({
+    role: "controller",
+    registry: { url: ground.registryUrl },
+    sources: { development: "Enabled" },
+    leader: { leaseDurationSeconds: 2, renewDeadlineSeconds: 1.5, retryPeriodSeconds: 0.2 },
+    ...settings,
+  });
+}
+
+/** Runs the controllers in this process on real parts; `gate` lets them die at a chosen effect. */
+export async function startControllers(
+  site: Site,
+  options: { gate?: CrashGate; config?: Config; log?: "debug" | "info" | "warn" | "error" } = {},
+): Promise<RunningControllers> {
+  const gate = options.gate ?? new CrashGate();
+  const config = options.config ?? testConfig(site.ground);
+  const log = createLogger(options.log ?? (process.env["TEST_LOG"] === "1" ? "debug" : "error"));
+  await using undo = new AsyncDisposableStack();
+  const kube = undo.adopt(
+    createKubeClient({ source: { kind: "kubeconfig", path: site.ground.kubeconfigPath } }),
+    (client) => client.close(),
+  );
+  const registries = undo.adopt(await openRegistries(config, kube, site.signal), (opened) => opened.close());
+  const mirrors = createMirrors({ kube, log, metrics: noMetrics });
+  const drivers = undo.adopt(await openDrivers(config, { kube, mirrors }), (pool) => pool.close());
+  const stop = new AbortController();
+  const role = createControllerRole({
+    config,
+    kube: crashingKube(kube, gate),
+    mirrors,
+    drivers: {
+      driverFor: async (...call) => crashingDriver(await drivers.driverFor(...call), gate),
+      close: () => drivers.close(),
+    },
+    registry: { ...registries.registry, client: crashingRegistry(registries.registry.client, gate) },
+    sources: registries.sources,
+    metrics: noMetrics,
+    log,
+    identity: "test",
+  });
+  const cachesEnd = new AbortController();
+  const caches = mirrors.run(cachesEnd.signal);
+  const running = role.run(stop.signal);
+  const owned = undo.move();
+  let ended: Promise<void> | undefined;
+  const end = async () => {
+    stop.abort(new Error("the test ends the controllers"));
+    try {
+      await running;
+    } finally {
+      cachesEnd.abort();
+      await caches;
+      await owned.disposeAsync();
+    }
+  };
+  return {
+    gate,
+    stop: () => {
+      ended ??= end();
+      return ended;
+    },
+    [Symbol.asyncDispose]() {
+      ended ??= end();
+      return ended;
+    },
+  };
+}
+
+/** Waits until an object satisfies `check`; the message names what it was last. */
+export async function until<T extends { status?: unknown }>(
+  read: () => Promise<T>,
+  check: (object: T) => boolean,
+  options: { what: string; timeoutMs?: number },
+): Promise<T> {
+  let last: T | undefined;
+  try {
+    return await eventually(
+      async () => {
+        last = await read();
+        return check(last) ? last : undefined;
+      },
+      { timeoutMs: options.timeoutMs ?? 60_000, what: options.what },
+    );
+  } catch (error) {
+    throw new Error(`${options.what} did not happen; last status ${JSON.stringify(last?.status, undefined, 1)}`, {
+      cause: error,
+    });
+  }
+}
+
+/** The status of a condition, or undefined when it is absent. */
+export const conditionOf = (
+  object: { status?: { conditions?: readonly { type: string; status: string; reason: string; message: string }[] } },
+  type: string,
+) => object.status?.conditions?.find((condition) => condition.type === type);
+
+export { OPERATOR_NAMESPACE };

@@ -1,0 +1,339 @@
+import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
+import { pipeline } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
+import type { NewSandbox, NewWorld, Sandbox, SandboxRequest, SandboxSpec, World, WorldSpec } from "@agentworlds/crds";
+import { extract } from "tar-stream";
+import { callEngine, expectSuccess } from "../../hack/parts/engine-api.ts";
+import { isConflict, isNotFound } from "../../operator/src/kube/errors.ts";
+import { createRegistryClient } from "../../operator/src/registry/client.ts";
+import type { Digest, RegistryClient } from "../../operator/src/registry/contract.ts";
+import type { RuntimeDriver } from "../../operator/src/runtime/contract.ts";
+import { createDockerDriver } from "../../operator/src/runtime/docker/driver.ts";
+import { loadHelper } from "../../operator/src/runtime/helper.ts";
+import { baseImage, controlPlane, engine, registry } from "./index.ts";
+import { conditionOf, openSite, type Site, until } from "./operator.ts";
+
+/** Everything a test of the controllers acts on: a control plane of its own, an engine, a registry, a base image. */
+export class Stage implements AsyncDisposable {
+  readonly site: Site;
+  readonly namespace: string;
+  /** Reference of the base image in the registry. */
+  readonly image: string;
+  readonly registry: RegistryClient;
+  readonly driver: RuntimeDriver;
+  readonly #owned: AsyncDisposableStack;
+  #names = 0;
+
+  private constructor(fields: {
+    site: Site;
+    namespace: string;
+    image: string;
+    registry: RegistryClient;
+    driver: RuntimeDriver;
+    owned: AsyncDisposableStack;
+  }) {
+    this.site = fields.site;
+    this.namespace = fields.namespace;
+    this.image = fields.image;
+    this.registry = fields.registry;
+    this.driver = fields.driver;
+    this.#owned = fields.owned;
+  }
+
+  /** `registryUrl`: another address for the operator, such as a fault proxy in front of the registry. */
+  static async open(options: { registryUrl?: (url: string) => Promise<string> } = {}): Promise<Stage> {
+    await using undo = new AsyncDisposableStack();
+    const cluster = undo.use(await controlPlane({ own: true }));
+    const docker = undo.use(await engine());
+    const images = undo.use(await registry());
+    const base = undo.use(await baseImage("busybox", { engine: docker, registry: images }));
+    const site = undo.use(
+      await openSite(
+        {
+          kubeconfigPath: cluster.kubeconfigPath,
+          registryUrl: (await options.registryUrl?.(images.url)) ?? images.url,
+          dockerHost: docker.dockerHost,
+        },
+        AbortSignal.timeout(30 * 60_000),
+      ),
+    );
+    const client = undo.adopt(createRegistryClient({ url: images.url }), (one) => one.close());
+    const driver = undo.adopt(
+      createDockerDriver({
+        endpoint: docker.dockerHost,
+        helper: (platform, signal) => loadHelper({ platform }, signal),
+      }),
+      (one) => one.close(),
+    );
+    const namespace = await site.namespace();
+    const owned = undo.move();
+    return new Stage({ site, namespace, image: base.reference, registry: client, driver, owned });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // The engine may be shared: no container of this test stays.
+    await this.#removeContainers();
+    await this.#owned.disposeAsync();
+  }
+
+  kubectl(...words: string[]): Promise<string> {
+    return this.site.kubectl(...words);
+  }
+
+  async createWorld(
+    spec: Partial<WorldSpec> = {},
+    name = `w${++this.#names}`,
+    namespace = this.namespace,
+  ): Promise<World> {
+    const world: NewWorld = {
+      apiVersion: "agentworlds.dev/v1alpha1",
+      kind: "World",
+      metadata: { name, namespace },
+      spec: { from: { image: this.image }, ...spec },
+    };
+    return this.site.worlds.create(world, { namespace, signal: this.site.signal });
+  }
+
+  async readyWorld(name?: string, spec: Partial<WorldSpec> = {}, namespace = this.namespace): Promise<World> {
+    const created = await this.createWorld(spec, name, namespace);
+    return until(
+      () => this.world(created),
+      (world) => conditionOf(world, "Ready")?.status === "True",
+      { what: `World ${created.metadata.name} to be Ready` },
+    );
+  }
+
+  world(world: World): Promise<World> {
+    return this.site.worlds.get(refOf(world), { signal: this.site.signal });
+  }
+
+  sandbox(sandbox: Sandbox): Promise<Sandbox> {
+    return this.site.sandboxes.get(refOf(sandbox), { signal: this.site.signal });
+  }
+
+  async sandboxOf(spec: Partial<SandboxSpec>, namespace = this.namespace): Promise<Sandbox> {
+    const sandbox: NewSandbox = {
+      apiVersion: "agentworlds.dev/v1alpha1",
+      kind: "Sandbox",
+      metadata: { name: `s${++this.#names}`, namespace },
+      spec,
+    };
+    return this.site.sandboxes.create(sandbox, { namespace, signal: this.site.signal });
+  }
+
+  async readySandbox(world: World, spec: Partial<SandboxSpec> = {}): Promise<Sandbox> {
+    const wish = { world: { name: world.metadata.name }, ...spec };
+    return this.ready(await this.sandboxOf(wish, world.metadata.namespace), 1);
+  }
+
+  /** Waits for Ready in the given boot. */
+  ready(sandbox: Sandbox, boot: number): Promise<Sandbox> {
+    return until(
+      () => this.sandbox(sandbox),
+      (object) => conditionOf(object, "Ready")?.status === "True" && object.status.boot === boot,
+      { what: `Sandbox ${sandbox.metadata.name} to be Ready in boot ${boot}` },
+    );
+  }
+
+  hibernated(sandbox: Sandbox): Promise<Sandbox> {
+    return until(
+      () => this.sandbox(sandbox),
+      (object) => conditionOf(object, "Hibernated")?.status === "True" && object.metadata.finalizers === undefined,
+      { what: `Sandbox ${sandbox.metadata.name} to be Hibernated` },
+    );
+  }
+
+  closed(sandbox: Sandbox): Promise<Sandbox> {
+    return until(
+      () => this.sandbox(sandbox),
+      (object) => conditionOf(object, "Closed")?.status === "True" && object.metadata.finalizers === undefined,
+      { what: `Sandbox ${sandbox.metadata.name} to be Closed` },
+    );
+  }
+
+  /** Resolves when the object is gone. */
+  async deleted(sandbox: Sandbox): Promise<void> {
+    await this.kubectl("-n", this.namespace, "delete", "sandbox", sandbox.metadata.name, "--timeout=60s");
+  }
+
+  async patchMode(sandbox: Sandbox, mode: "Running" | "Hibernated"): Promise<Sandbox> {
+    return this.site.sandboxes.patch(refOf(sandbox), { spec: { mode } }, { signal: this.site.signal });
+  }
+
+  /** Sets the mode and waits until it has been acted on. */
+  async setMode(sandbox: Sandbox, mode: "Running" | "Hibernated"): Promise<Sandbox> {
+    const patched = await this.patchMode(sandbox, mode);
+    return mode === "Hibernated" ? this.hibernated(patched) : this.ready(patched, (patched.status.boot ?? 0) + 1);
+  }
+
+  /** Appends a request as a gateway does, by compare-and-swap. */
+  async request(sandbox: Sandbox, wish: Pick<SandboxRequest, "id" | "verb" | "parameters">): Promise<void> {
+    for (;;) {
+      const fresh = await this.sandbox(sandbox);
+      const requests = [
+        ...(fresh.status.requests ?? []),
+        { ...wish, user: "tester", at: new Date().toISOString() },
+      ].slice(-16);
+      try {
+        await this.site.sandboxes.patchStatus(
+          refOf(sandbox),
+          { metadata: { resourceVersion: fresh.metadata.resourceVersion }, status: { requests } },
+          { signal: this.site.signal },
+        );
+        return;
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+      }
+    }
+  }
+
+  async close(sandbox: Sandbox, discard?: "Snapshot" | "Discard"): Promise<Sandbox> {
+    const id = `close-${++this.#names}`;
+    await this.request(sandbox, { id, verb: "Close", ...(discard === undefined ? {} : { parameters: { discard } }) });
+    return this.closed(sandbox);
+  }
+
+  /** Runs `sh -c` in the session's container and returns stdout; throws when it fails. */
+  async shell(sandbox: Sandbox, script: string): Promise<string> {
+    const id = sandbox.status.compute?.id;
+    if (id === undefined) throw new Error(`Sandbox ${sandbox.metadata.name} has no compute`);
+    const record = await this.driver.exec(id, { command: ["sh", "-c", script] }, this.site.signal);
+    const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
+    if (record.exitCode !== 0) throw new Error(`${script}: exit ${record.exitCode}: ${text(record.stderr)}`);
+    return text(record.stdout);
+  }
+
+  /** The text of a file as a version's own layers hold it: what `docker run` of it would read. */
+  async readInVersion(world: World, digest: Digest | undefined, path: string): Promise<string | undefined> {
+    if (digest === undefined) return undefined;
+    const repository = this.repositoryOf(world);
+    const { manifest } = await this.registry.getManifest(repository, digest, this.site.signal);
+    if (manifest.kind !== "image") throw new Error(`${digest} is an index`);
+    for (const layer of manifest.value.layers.toReversed()) {
+      const found = await fileInLayer(this.registry.streamBlob(repository, layer, this.site.signal), path);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  /** Makes the controller look at a Sandbox now, as any change of the object does. */
+  async nudge(sandbox: Sandbox): Promise<void> {
+    const annotations = { "example.com/nudge": String(++this.#names) };
+    await this.site.sandboxes.patch(refOf(sandbox), { metadata: { annotations } }, { signal: this.site.signal });
+  }
+
+  /** Moves the deadline by compare-and-swap as a gateway does, again and again; returns the last deadline written. */
+  async touchOften(sandbox: Sandbox, times: number): Promise<number> {
+    let last = 0;
+    for (let touches = 0; touches < times; ) {
+      const fresh = await this.sandbox(sandbox);
+      const ttlMs = (fresh.spec.ttlSeconds ?? 900) * 1000;
+      const expiresAt = Math.max(Date.parse(fresh.status.expiresAt ?? ""), Date.now() + ttlMs);
+      try {
+        await this.site.sandboxes.patchStatus(
+          refOf(sandbox),
+          {
+            metadata: { resourceVersion: fresh.metadata.resourceVersion },
+            status: { expiresAt: new Date(expiresAt).toISOString() },
+          },
+          { signal: this.site.signal },
+        );
+        last = expiresAt;
+        touches++;
+      } catch (error) {
+        if (!isConflict(error)) throw error;
+      }
+    }
+    return last;
+  }
+
+  /** Containers of a Sandbox on the host, in any state. */
+  async containers(sandbox: Sandbox): Promise<number> {
+    const ids = await this.#containerIds(`agentworlds.dev/sandbox-uid=${sandbox.metadata.uid}`);
+    return ids.length;
+  }
+
+  repositoryOf(world: World): string {
+    return (world.status.repository ?? "").replace(/^[^/]+\//, "");
+  }
+
+  tags(world: World): Promise<string[]> {
+    return this.tagsOf(world.status.repository ?? "");
+  }
+
+  async tagsOf(repository: string): Promise<string[]> {
+    return (await this.registry.listTags(repository.replace(/^[^/]+\//, ""), this.site.signal)).sort();
+  }
+
+  /** The image config behind a manifest of the World. */
+  async config(
+    world: World,
+    digest: Digest | undefined,
+  ): Promise<{ config: unknown; rootfs: { diff_ids: string[] }; history: unknown[] }> {
+    if (digest === undefined) throw new Error("no digest");
+    const repository = this.repositoryOf(world);
+    const { manifest } = await this.registry.getManifest(repository, digest, this.site.signal);
+    if (manifest.kind !== "image") throw new Error(`${digest} is an index`);
+    const bytes = await this.registry.getBlob(repository, manifest.value.config.digest, this.site.signal);
+    return JSON.parse(new TextDecoder().decode(bytes));
+  }
+
+  async #containerIds(label: string): Promise<string[]> {
+    const filters = encodeURIComponent(JSON.stringify({ label: [label] }));
+    const answer = await callEngine(this.site.ground.dockerHost, {
+      path: `/containers/json?all=1&filters=${filters}`,
+      signal: this.site.signal,
+    });
+    const listed: { Id: string }[] = JSON.parse(expectSuccess("list containers", answer));
+    return listed.map(({ Id }) => Id);
+  }
+
+  async #removeContainers(): Promise<void> {
+    const installation = await this.#installation();
+    if (installation === undefined) return;
+    for (const id of await this.#containerIds(`agentworlds.dev/installation=${installation}`)) {
+      await callEngine(this.site.ground.dockerHost, {
+        method: "DELETE",
+        path: `/containers/${id}?force=1`,
+        signal: AbortSignal.timeout(30_000),
+      });
+    }
+  }
+
+  async #installation(): Promise<string | undefined> {
+    try {
+      const data = await this.kubectl(
+        "-n",
+        "agent-worlds-system",
+        "get",
+        "secret",
+        "agent-worlds-installation",
+        "-o",
+        "jsonpath={.data.id}",
+      );
+      return Buffer.from(data, "base64").toString("utf8");
+    } catch (error) {
+      if (isNotFound(error) || (error instanceof Error && error.message.includes("NotFound"))) return undefined;
+      throw error;
+    }
+  }
+}
+
+/** The text of one file of a gzipped layer, or undefined. */
+async function fileInLayer(layer: AsyncIterable<Uint8Array>, path: string): Promise<string | undefined> {
+  const entries = extract();
+  const reading = pipeline(Readable.from(layer), createGunzip(), entries);
+  let found: string | undefined;
+  for await (const entry of entries) {
+    if (entry.header.name === path) found = await text(entry);
+    else entry.resume();
+  }
+  await reading;
+  return found;
+}
+
+const refOf = (object: World | Sandbox): { name: string; namespace: string } => ({
+  name: object.metadata.name,
+  namespace: object.metadata.namespace ?? "",
+});
