@@ -16,7 +16,7 @@ type SessionState = "closed" | "ending" | "running" | "booting" | "wanted" | "as
 export function deriveSandboxStatus(
   sandbox: Sandbox,
   findings: SandboxFindings,
-): Pick<SandboxStatus, "conditions" | "phase" | "observedGeneration"> {
+): Pick<SandboxStatus, "conditions" | "phase" | "observedGeneration" | "observedMode"> {
   const failure = explain(findings.failure);
   const state = stateOf(sandbox, failure);
   const observedGeneration = sandbox.metadata.generation ?? 0;
@@ -28,7 +28,14 @@ export function deriveSandboxStatus(
     ...progress(state, failure),
   ].map((condition) => ({ ...condition, observedGeneration }));
   const conditions: Condition[] = mergeConditions(sandbox.status?.conditions, derived, findings.now);
-  return { conditions, phase: phaseOf(state, sandbox, failure), observedGeneration };
+  // One that sleeps by its deadline has acted on mode Hibernated by sleeping on: turned back to Running, it wakes.
+  const sleepsByMode = state === "asleep" && sandbox.spec.mode === "Hibernated";
+  return {
+    conditions,
+    phase: phaseOf(state, sandbox, failure),
+    observedGeneration,
+    ...(sleepsByMode ? { observedMode: "Hibernated" } : {}),
+  };
 }
 
 function stateOf({ spec, status }: Sandbox, failure: ExplainedFailure | undefined): SessionState {
