@@ -174,8 +174,8 @@ class DistributionClient implements RegistryClient {
       { repository, actions: ["pull", "push"] },
       { repository: from, actions: ["pull"] },
     ];
+    const url = paths.mount(digest, from);
     try {
-      const url = paths.mount(digest, from);
       const request = { ...this.#call(paths, [], signal), method: "POST", url, scopes } as const;
       await using answer = await this.#transport.send(request);
       if (answer.status === 201) {
@@ -208,12 +208,12 @@ class DistributionClient implements RegistryClient {
   }
 
   #target(repository: string, signal: AbortSignal): BlobTarget {
-    const { clock, chunkBytes, onOrphan } = {
+    return {
+      ...this.#source(repository, signal),
       clock: this.#clock,
       chunkBytes: this.#chunkBytes,
       onOrphan: this.#onOrphan,
     };
-    return { ...this.#source(repository, signal), clock, chunkBytes, onOrphan };
   }
 
   #call(

@@ -75,6 +75,24 @@ test("another host that asks for a login gets none", async () => {
   );
 });
 
+test("another host's challenge does not lead the login to its own token realm", async () => {
+  await using thief = await fakeServer((_request, response) => ok(response, { token: "t" }));
+  const challenge = { "www-authenticate": `Bearer realm="${thief.url}/token",service="s"` };
+  await using storage = await fakeServer((_request, response) => refuse(response, 401, "UNAUTHORIZED", challenge));
+  await using registry = await fakeServer((request, response) => {
+    if (request.headers.authorization === undefined) {
+      refuse(response, 401, "UNAUTHORIZED", { "www-authenticate": "Basic realm=r" });
+    } else if (request.target.includes("/tags/")) ok(response, { tags: [] });
+    else response.writeHead(302, { location: `${storage.url}/x` }).end();
+  });
+  await using client = connect({ url: registry.url, login });
+  // The first call learns how the registry authenticates, so that the next one is redirected at its first try.
+  await client.listTags("a/b", signal);
+  await assert.rejects(client.getBlob("a/b", digestOf(Buffer.alloc(0)), signal), failsAs("Unauthorized"));
+  assert.equal(storage.requests.length, 1);
+  assert.equal(thief.requests.length, 0);
+});
+
 test("redirects end after five hops", async () => {
   await using registry = await fakeServer((_request, response) =>
     response.writeHead(302, { location: "/again" }).end(),
