@@ -9,6 +9,11 @@ import { SANDBOX_FINALIZER, type SandboxScope } from "./scope.ts";
 /** `null` removes a field, as in a JSON merge patch. */
 export type SandboxStatusPatch = { readonly [Field in keyof SandboxStatus]?: SandboxStatus[Field] | null };
 
+/** What a write needs to know of its pass. */
+export interface RecordScope extends Pick<SandboxScope, "sandbox" | "context"> {
+  readonly dependencies: Pick<SandboxScope["dependencies"], "sandboxClient">;
+}
+
 /** The Sandbox of this pass is gone or is another one: the pass ends. */
 export class SandboxGone extends Error {
   override readonly name = "SandboxGone";
@@ -21,7 +26,7 @@ const MOST_CONFLICTS = 50;
  * Compare-and-swap on the object this pass judged. A conflict ends the pass: what was judged may no longer hold. For intents
  * (`Hibernating`, a boot), where a touch that came first must win.
  */
-export async function recordIntent(scope: SandboxScope, status: SandboxStatusPatch): Promise<void> {
+export async function recordIntent(scope: RecordScope, status: SandboxStatusPatch): Promise<void> {
   const { name, namespace, resourceVersion } = scope.sandbox.metadata;
   scope.sandbox = await scope.dependencies.sandboxClient.patchStatus(
     { name, ...(namespace === undefined ? {} : { namespace }) },
@@ -35,7 +40,7 @@ export async function recordIntent(scope: SandboxScope, status: SandboxStatusPat
  * is there now. `patch` may return undefined when there is nothing left to write.
  */
 export async function recordProgress(
-  scope: SandboxScope,
+  scope: RecordScope,
   patch: (sandbox: Sandbox) => SandboxStatusPatch | undefined,
 ): Promise<void> {
   for (let conflicts = 0; ; conflicts++) {
@@ -52,7 +57,7 @@ export async function recordProgress(
 }
 
 /** Fresh read of the very same object. Throws `SandboxGone`. */
-export async function readSame(scope: SandboxScope): Promise<Sandbox> {
+export async function readSame(scope: RecordScope): Promise<Sandbox> {
   const { name, namespace, uid } = scope.sandbox.metadata;
   const options = { signal: scope.context.signal };
   try {
@@ -68,7 +73,7 @@ export async function readSame(scope: SandboxScope): Promise<Sandbox> {
 }
 
 /** The finalizer is there before compute can be, and goes after it. */
-export async function recordFinalizer(scope: SandboxScope, present: boolean): Promise<void> {
+export async function recordFinalizer(scope: RecordScope, present: boolean): Promise<void> {
   for (let conflicts = 0; ; conflicts++) {
     const finalizers = scope.sandbox.metadata.finalizers ?? [];
     if (finalizers.includes(SANDBOX_FINALIZER) === present) return;
@@ -90,10 +95,15 @@ export async function recordFinalizer(scope: SandboxScope, present: boolean): Pr
     } catch (error) {
       if (!present && isNotFound(error)) return;
       if (!isConflict(error) || conflicts >= MOST_CONFLICTS) throw error;
-      scope.sandbox = await readSame(scope);
+      try {
+        scope.sandbox = await readSame(scope);
+      } catch (gone) {
+        if (!present && gone instanceof SandboxGone) return;
+        throw gone;
+      }
     }
   }
 }
 
 /** ISO time of this pass with milliseconds; deadlines need them. */
-export const isoNow = (scope: SandboxScope): string => new Date(scope.context.clock.now()).toISOString();
+export const isoNow = (scope: RecordScope): string => new Date(scope.context.clock.now()).toISOString();
