@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from "../../reconciler/clock.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import type {
   CommittedImage,
@@ -40,11 +41,13 @@ export interface DockerDriverOptions {
   readonly tls?: EngineTls;
   /** The helper for the host's platform, asked for before the first container is made. */
   readonly helper: (platform: Platform, signal: AbortSignal) => Promise<HelperBinary>;
+  /** Default: the machine's. */
+  readonly clock?: Clock;
 }
 
 /** A driver for one host. Connects when first used. Throws `HostRefused` for an endpoint that is not one. */
 export function createDockerDriver(options: DockerDriverOptions): RuntimeDriver {
-  return new DockerDriver(new EngineTransport(readEndpoint(options)), options.helper);
+  return new DockerDriver(new EngineTransport(readEndpoint(options)), options);
 }
 
 function readEndpoint({ endpoint, tls }: DockerDriverOptions): EngineAddress {
@@ -61,20 +64,32 @@ const EXEC_GRACE_MS = 20_000;
 const SESSION_SILENCE_MS = 30_000;
 /** Longest silence while a file moves. */
 const FILE_SILENCE_MS = 60_000;
+/** How often, and with what pause, a container is looked at whose connection was lost: 1 s in all. */
+const DEATH_ATTEMPTS = 20;
+const DEATH_PAUSE_MS = 50;
+
 /** A host with a Docker engine. Compute ids are container names, known before the create. */
 class DockerDriver implements RuntimeDriver {
   readonly #transport: EngineTransport;
   readonly #containers: Containers;
   readonly #images: Images;
   readonly #provisioner: Provisioner;
+  readonly #clock: Clock;
   /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
   #lastCommit: Promise<unknown> = Promise.resolve();
 
-  constructor(transport: EngineTransport, helper: DockerDriverOptions["helper"]) {
+  constructor(transport: EngineTransport, { helper, clock = systemClock }: DockerDriverOptions) {
+    this.#clock = clock;
     this.#transport = transport;
     this.#containers = new Containers(transport);
     this.#images = new Images(transport);
-    this.#provisioner = new Provisioner({ transport, containers: this.#containers, images: this.#images, helper });
+    this.#provisioner = new Provisioner({
+      transport,
+      containers: this.#containers,
+      images: this.#images,
+      helper,
+      clock,
+    });
   }
 
   async probe(signal: AbortSignal): Promise<HostFacts> {
@@ -222,9 +237,19 @@ class DockerDriver implements RuntimeDriver {
     }
   }
 
+  /** A lost connection is seen before the engine has noted the death that caused it. */
+  async #settledState(id: string, error: unknown, signal: AbortSignal): Promise<ObservedCompute> {
+    for (let attempt = 1; ; attempt++) {
+      const compute = await this.inspect(id, signal);
+      const mayBeDying = compute.state === "Running" && isRuntimeError(error, "ExecConnectionLost");
+      if (!mayBeDying || attempt === DEATH_ATTEMPTS) return compute;
+      await this.#clock.sleep(DEATH_PAUSE_MS, signal);
+    }
+  }
+
   async #explain(id: string, error: unknown, signal: AbortSignal): Promise<unknown> {
     // Where even the inspection fails, the first failure says more.
-    const compute = await this.inspect(id, signal).catch(() => undefined);
+    const compute = await this.#settledState(id, error, signal).catch(() => undefined);
     switch (compute?.state) {
       case "Absent":
         return containerNotFound(id);

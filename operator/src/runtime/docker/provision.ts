@@ -1,3 +1,4 @@
+import type { Clock } from "../../reconciler/clock.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import { type ComputeSpec, computeName, type Platform } from "../contract.ts";
 import { RuntimeError } from "../errors.ts";
@@ -20,6 +21,7 @@ export interface ProvisionerParts {
   readonly images: Images;
   /** The helper for the host's platform. */
   readonly helper: (platform: Platform, signal: AbortSignal) => Promise<HelperBinary>;
+  readonly clock: Clock;
 }
 
 /** A container as `provision` leaves it. */
@@ -33,6 +35,10 @@ export interface Provisioned {
 
 /** Making network and helper volume on a host that has neither, the first time including the helper's compilation. */
 const PREPARE_MS = 6 * 60_000;
+
+/** How often, and with what pause, a name is tried that is taken by nothing visible: 10 s in all. */
+const NAME_ATTEMPTS = 100;
+const NAME_PAUSE_MS = 100;
 
 /** Brings the container of a boot into being, exactly once, and what it needs on its host. */
 export class Provisioner {
@@ -87,14 +93,20 @@ export class Provisioner {
     signal: AbortSignal,
   ): Promise<void> {
     const { containers } = this.#parts;
-    try {
-      await containers.create(name, config, signal);
-    } catch (error) {
-      if (!isStatus(error, 409)) throw this.#refused("the container cannot be created", error);
+    for (let attempt = 0; attempt < NAME_ATTEMPTS; attempt++) {
+      try {
+        return await containers.create(name, config, signal);
+      } catch (error) {
+        if (!isStatus(error, 409)) throw this.#refused("the container cannot be created", error);
+      }
       const existing = await refusedAs("HostRefused", containers.inspect(name, signal));
       if (existing !== undefined && isSameBoot(existing.Config.Labels, spec.owner)) return;
-      throw new RuntimeError("ComputeConflict", `the host has a container ${name} that is not this boot's`);
+      if (existing !== undefined)
+        throw new RuntimeError("ComputeConflict", `the host has a container ${name} that is not this boot's`);
+      // An engine reserves a name before it shows the container and releases it after it no longer does.
+      await this.#parts.clock.sleep(NAME_PAUSE_MS, signal);
     }
+    throw new RuntimeError("HostRefused", `the host keeps the name ${name} for a container that it does not show`);
   }
 
   async #start(name: string, signal: AbortSignal): Promise<void> {

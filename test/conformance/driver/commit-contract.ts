@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { refusal } from "./bench.ts";
+import type { OpenBench } from "./contract.ts";
+
+/** Committing a container's filesystem to a local image. */
+export function commitContract(open: OpenBench): void {
+  describe("commit", () => {
+    const states = ["Running", "Frozen", "Exited"] as const;
+    for (const state of states) {
+      test(`what boots from the commit of a container that is ${state} holds its files`, async () => {
+        await using bench = open();
+        const id = await bench.create();
+        await bench.write(id, "/work/notes", `written before: ${state}`);
+        if (state === "Frozen") await bench.driver.freeze(id, bench.signal);
+        if (state === "Exited") await bench.kill(id);
+        const image = bench.localName();
+        await bench.driver.commit(id, image, bench.signal);
+        assert.equal(await bench.state(id), state);
+        const next = await bench.create({ image });
+        assert.equal((await bench.read(next, "/work/notes")).toString(), `written before: ${state}`);
+      });
+    }
+
+    test("a repeated commit under the same name is the first one, even when files changed since", async () => {
+      await using bench = open();
+      const id = await bench.create();
+      await bench.write(id, "/work/notes", "first");
+      const image = bench.localName();
+      const first = await bench.driver.commit(id, image, bench.signal);
+      await bench.write(id, "/work/notes", "second");
+      assert.deepEqual(await bench.driver.commit(id, image, bench.signal), first);
+      const next = await bench.create({ image });
+      assert.equal((await bench.read(next, "/work/notes")).toString(), "first");
+    });
+
+    test("a name that is another container's commit is not moved", async () => {
+      await using bench = open();
+      const image = bench.localName();
+      const first = await bench.driver.commit(await bench.create(), image, bench.signal);
+      const other = await bench.create();
+      await assert.rejects(
+        bench.driver.commit(other, image, bench.signal),
+        refusal("CommitFailed", /another container/),
+      );
+      assert.match(first.imageId, /^sha256:[0-9a-f]{64}$/);
+    });
+
+    test("commits of several containers at the same time all succeed", async () => {
+      await using bench = open();
+      const ids = await Promise.all([1, 2, 3].map(() => bench.create()));
+      const images = await Promise.all(ids.map((id) => bench.driver.commit(id, bench.localName(), bench.signal)));
+      assert.equal(new Set(images.map((image) => image.imageId)).size, 3);
+    });
+
+    test("a forgotten commit is gone, and forgetting may be repeated", async () => {
+      await using bench = open();
+      const image = bench.localName();
+      const id = await bench.create();
+      const first = await bench.driver.commit(id, image, bench.signal);
+      await bench.driver.forgetCommit(image, bench.signal);
+      await bench.driver.forgetCommit(image, bench.signal);
+      assert.notEqual((await bench.driver.commit(id, image, bench.signal)).imageId, first.imageId);
+    });
+  });
+}

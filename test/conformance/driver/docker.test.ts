@@ -1,0 +1,4 @@
+import { driverContract } from "./contract.ts";
+import { makeDocker } from "./docker.ts";
+
+driverContract("docker", makeDocker, { runsCommands: true });
