@@ -4,6 +4,7 @@ import { partDirectory } from "./directory.ts";
 import { send } from "./http.ts";
 import { freePort } from "./ports.ts";
 import { type RunningProcess, run, startProcess } from "./process.ts";
+import { eventually } from "./wait.ts";
 
 /** Where the repository is. */
 const ROOT = join(import.meta.dirname, "..", "..");
@@ -48,7 +49,29 @@ export async function installOperator(kubeconfigPath: string, signal: AbortSigna
   });
   const names = ["worlds", "sandboxes", "runtimes"].map((plural) => `crd/${plural}.agentworlds.dev`);
   await kubectl("wait", "--for=condition=Established", "--timeout=60s", ...names);
+  // "Established" is said before the admission policies know the kinds: a create is refused with 503 until they do.
+  await eventually(
+    async () => {
+      await run(["kubectl", "--kubeconfig", kubeconfigPath, "create", "--dry-run=server", "-f", "-"], {
+        signal,
+        input: PROBES,
+      });
+      return true;
+    },
+    { signal, timeoutMs: 60_000, intervalMs: 200, what: "the API server to take a World and a Sandbox" },
+  );
 }
+
+const PROBES = `apiVersion: agentworlds.dev/v1alpha1
+kind: World
+metadata: { name: probe, namespace: default }
+spec: { from: { image: probe } }
+---
+apiVersion: agentworlds.dev/v1alpha1
+kind: Sandbox
+metadata: { name: probe, namespace: default }
+spec: { image: probe }
+`;
 
 /** Starts one operator process and waits for its readiness. The CRDs must be installed. */
 export async function startOperator(options: OperatorOptions): Promise<RunningOperator> {

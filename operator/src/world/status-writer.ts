@@ -126,18 +126,24 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
     const finalizers = world.metadata.finalizers ?? [];
     if (finalizers.includes(WORLD_FINALIZER) === present) return world;
     const { name, namespace, resourceVersion } = world.metadata;
-    return worlds.patch(
-      { name, ...(namespace === undefined ? {} : { namespace }) },
-      {
-        metadata: {
-          resourceVersion,
-          finalizers: present
-            ? [...finalizers, WORLD_FINALIZER]
-            : finalizers.filter((finalizer) => finalizer !== WORLD_FINALIZER),
+    try {
+      return await worlds.patch(
+        { name, ...(namespace === undefined ? {} : { namespace }) },
+        {
+          metadata: {
+            resourceVersion,
+            finalizers: present
+              ? [...finalizers, WORLD_FINALIZER]
+              : finalizers.filter((finalizer) => finalizer !== WORLD_FINALIZER),
+          },
         },
-      },
-      { signal },
-    );
+        { signal },
+      );
+    } catch (error) {
+      // The cache can be behind: an object that is gone has no finalizer.
+      if (present || !isNotFound(error)) throw error;
+      return world;
+    }
   }
 
   /** Like `update`, for a hold: the finalizer must be there before the holder is. */

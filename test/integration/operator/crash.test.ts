@@ -14,7 +14,7 @@ async function live(stage: Stage, gate: CrashGate): Promise<{ world: World; sand
   const world = await stage.readyWorld();
   gate.count();
   const ready = await stage.readySandbox(world);
-  await stage.shell(ready, "echo precious > /srv/work");
+  await stage.shell(ready, "echo precious > /tmp/work");
   const sandbox = await stage.setMode(ready, "Hibernated");
   return { world, sandbox };
 }
@@ -87,7 +87,7 @@ describe("the operator is killed between any two steps of a session's life", () 
       assert.equal(await stage.containers(told.sandbox), 0, `${name}: no container`);
       assert.equal(told.sandbox.status.lastSnapshot?.digest, status.head?.digest, `${name}: the session knows it`);
       assert.deepEqual(await stage.tags(told.world), ["latest", "v0", `v${status.head?.version}`], `${name}: tags`);
-      assert.equal(await stage.readInVersion(told.world, status.head?.digest, "srv/work"), "precious\n", name);
+      assert.equal(await stage.readInVersion(told.world, status.head?.digest, "tmp/work"), "precious\n", name);
     }
     t.diagnostic(`${hit} of ${points.length} points hit; effects: ${effects.join(" ")}`);
     assert.ok(hit >= points.length * 0.9, `${hit} of ${points.length} points were hit`);

@@ -35,7 +35,7 @@ describe("a World and its sessions", () => {
   test("a session's work is in the next version, which boots with it; mode Hibernated and Running are the switch", async () => {
     const world = await stage.readyWorld();
     const sandbox = await stage.readySandbox(world);
-    await stage.shell(sandbox, "echo kept > /srv/a && rm /bin/true && mkdir /srv/d && chmod 1777 /srv/d");
+    await stage.shell(sandbox, "echo kept > /tmp/a && rm /bin/true && mkdir /tmp/d && chmod 1777 /tmp/d");
     const asleep = await stage.setMode(sandbox, "Hibernated");
     assert.equal(asleep.status.compute, undefined);
     assert.equal(asleep.status.expiresAt, undefined);
@@ -56,7 +56,7 @@ describe("a World and its sessions", () => {
     assert.equal(awake.status.boot, 2);
     assert.equal(awake.status.bootedFrom?.version, 1);
     assert.equal(
-      await stage.shell(awake, "cat /srv/a; ls /bin/true 2>&1; stat -c %a /srv/d"),
+      await stage.shell(awake, "cat /tmp/a; ls /bin/true 2>&1; stat -c %a /tmp/d"),
       "kept\nls: /bin/true: No such file or directory\n1777\n",
     );
   });
@@ -78,20 +78,20 @@ describe("a World and its sessions", () => {
   test("the deadline passes: the session becomes a version, and a touch wakes it from there", async () => {
     const world = await stage.readyWorld();
     const sandbox = await stage.readySandbox(world, { ttlSeconds: 2 });
-    await stage.shell(sandbox, "echo slept > /srv/b");
+    await stage.shell(sandbox, "echo slept > /tmp/b");
     const asleep = await stage.hibernated(sandbox);
     assert.equal(conditionOf(asleep, "Hibernated")?.reason, "DeadlinePassed");
     assert.equal((await stage.world(world)).status.versions?.at(-1)?.reason, "Deadline");
     await stage.request(asleep, { id: "wake-1", verb: "Touch" });
     const awake = await stage.ready(asleep, 2);
     assert.equal(awake.status.requests?.[0]?.result?.outcome, "Succeeded");
-    assert.equal(await stage.shell(awake, "cat /srv/b"), "slept\n");
+    assert.equal(await stage.shell(awake, "cat /tmp/b"), "slept\n");
   });
 
   test("a snapshot of a running session publishes and the session goes on", async () => {
     const world = await stage.readyWorld();
     const sandbox = await stage.readySandbox(world);
-    await stage.shell(sandbox, "echo one > /srv/c");
+    await stage.shell(sandbox, "echo one > /tmp/c");
     await stage.request(sandbox, { id: "snap-1", verb: "Snapshot", parameters: { description: "first light" } });
     const answered = await until(
       () => stage.sandbox(sandbox),
@@ -100,7 +100,7 @@ describe("a World and its sessions", () => {
     );
     assert.equal(answered.status.requests?.[0]?.result?.version, 1);
     assert.equal(answered.status.compute?.boot, 1, "the same container");
-    assert.equal(await stage.shell(answered, "cat /srv/c; echo two >> /srv/c"), "one\n", "it was thawed");
+    assert.equal(await stage.shell(answered, "cat /tmp/c; echo two >> /tmp/c"), "one\n", "it was thawed");
     const closed = await stage.close(answered);
     assert.equal(closed.status.closed?.version, 2);
     const { status } = await stage.world(world);
@@ -118,7 +118,7 @@ describe("a World and its sessions", () => {
   test("close with Discard saves nothing and says so", async () => {
     const world = await stage.readyWorld();
     const sandbox = await stage.readySandbox(world);
-    await stage.shell(sandbox, "echo gone > /srv/x");
+    await stage.shell(sandbox, "echo gone > /tmp/x");
     const closed = await stage.close(sandbox, "Discard");
     assert.equal(closed.status.closed?.digest, undefined);
     assert.equal((await stage.world(world)).status.head?.version, 0);
@@ -143,21 +143,21 @@ describe("a World and its sessions", () => {
       { what: "the second to wait" },
     );
     assert.match(conditionOf(waiting, "Admitted")?.message ?? "", new RegExp(first.metadata.name));
-    await stage.shell(first, "echo from-first > /srv/f");
+    await stage.shell(first, "echo from-first > /tmp/f");
     await stage.close(first);
     const booted = await stage.ready(second, 1);
     assert.equal(booted.status.bootedFrom?.version, 1);
-    assert.equal(await stage.shell(booted, "cat /srv/f"), "from-first\n");
+    assert.equal(await stage.shell(booted, "cat /tmp/f"), "from-first\n");
   });
 
   test("deleting a Sandbox publishes its work first; deleting a World waits for its session", async () => {
     const world = await stage.readyWorld();
     const first = await stage.readySandbox(world);
-    await stage.shell(first, "echo last > /srv/l");
+    await stage.shell(first, "echo last > /tmp/l");
     await stage.deleted(first);
     assert.equal((await stage.world(world)).status.head?.version, 1);
     const second = await stage.readySandbox(world);
-    assert.equal(await stage.shell(second, "cat /srv/l"), "last\n");
+    assert.equal(await stage.shell(second, "cat /tmp/l"), "last\n");
     const repository = world.status.repository ?? "";
     await stage.kubectl("-n", stage.namespace, "delete", "world", world.metadata.name, "--timeout=60s");
     const asleep = await stage.hibernated(second);
@@ -186,7 +186,7 @@ describe("a World and its sessions", () => {
     const world = await stage.readyWorld(undefined, { retention: { keepVersions: 2, pinned: [1] } });
     const sandbox = await stage.readySandbox(world);
     for (let turn = 1; turn <= 4; turn++) {
-      await stage.shell(sandbox, `echo ${turn} > /srv/turn`);
+      await stage.shell(sandbox, `echo ${turn} > /tmp/turn`);
       await stage.request(await stage.sandbox(sandbox), { id: `s-${turn}`, verb: "Snapshot" });
       await until(
         () => stage.sandbox(sandbox),

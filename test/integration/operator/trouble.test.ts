@@ -113,7 +113,7 @@ describe("trouble", () => {
   test("the registry is down at hibernation: the container is kept, the condition says when it is tried again, then it publishes", async () => {
     const world = await stage.readyWorld();
     const sandbox = await stage.readySandbox(world);
-    await stage.shell(sandbox, "echo precious > /srv/p");
+    await stage.shell(sandbox, "echo precious > /tmp/p");
     const outage = proxy.add(DOWN);
     await stage.patchMode(sandbox, "Hibernated");
     const failing = await until(
@@ -128,20 +128,20 @@ describe("trouble", () => {
     outage.remove();
     await stage.hibernated(sandbox);
     const { status } = await stage.world(world);
-    assert.equal(await stage.readInVersion(world, status.head?.digest, "srv/p"), "precious\n");
+    assert.equal(await stage.readInVersion(world, status.head?.digest, "tmp/p"), "precious\n");
   });
 
   test("the container is killed from outside: what it had becomes a version marked as a crash", async () => {
     const world = await stage.readyWorld();
     const sandbox = await stage.readySandbox(world);
-    await stage.shell(sandbox, "echo survived > /srv/k");
+    await stage.shell(sandbox, "echo survived > /tmp/k");
     await engineCall(stage, "POST", `/containers/${sandbox.status.compute?.id}/kill`);
     await stage.nudge(sandbox);
     await stage.hibernated(sandbox);
     const { status } = await stage.world(world);
     assert.equal(status.versions?.at(-1)?.reason, "Crash");
     assert.equal(status.versions?.at(-1)?.consistency, "Crash");
-    assert.equal(await stage.readInVersion(world, status.head?.digest, "srv/k"), "survived\n");
+    assert.equal(await stage.readInVersion(world, status.head?.digest, "tmp/k"), "survived\n");
   });
 
   test("the container is removed from outside: ComputeLost, the last version stands, nothing boots by itself", async () => {
@@ -190,7 +190,7 @@ describe("trouble", () => {
     const namespace = await stage.site.namespace();
     const world = await stage.readyWorld(undefined, {}, namespace);
     const sandbox = await stage.readySandbox(world);
-    await stage.shell(sandbox, "echo kept > /srv/n");
+    await stage.shell(sandbox, "echo kept > /tmp/n");
     const outage = proxy.add(DOWN);
     await stage.kubectl("delete", "namespace", namespace, "--timeout=90s");
     outage.remove();
