@@ -23,6 +23,11 @@ interface UpOptions {
   images: readonly string[];
 }
 
+/** Above the first await of this module: a class is not there before its line was run. */
+class KeeperEnded extends Error {
+  override readonly name = "KeeperEnded";
+}
+
 await runCommandLine(async (words, stop) => {
   const options = parse(words);
   const signal = AbortSignal.any([stop, AbortSignal.timeout(withinMs)]);
@@ -95,10 +100,6 @@ async function followUntilUp(keeper: ChildProcess, paths: LocalPaths, signal: Ab
   const seen = await eventually(look, { signal, timeoutMs: withinMs, intervalMs: 100, what: "the local parts up" });
   if (seen === "ended") throw new KeeperEnded();
   return seen;
-}
-
-class KeeperEnded extends Error {
-  override readonly name = "KeeperEnded";
 }
 
 function report(parts: PartsFile, paths: LocalPaths): void {

@@ -1,7 +1,7 @@
 import { createReadStream } from "node:fs";
-import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { chmod, copyFile, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { partDirectory } from "./directory.ts";
 import { callEngine, expectProgress, expectSuccess } from "./engine-api.ts";
 import { PartFailed } from "./errors.ts";
 import { ensureProgram } from "./packages.ts";
@@ -43,7 +43,7 @@ export function baseImageReference(name: BaseImageName, registry: Pick<RegistryA
  */
 export async function loadBaseImage(name: BaseImageName, target: BaseImageTarget): Promise<string> {
   const { signal } = target;
-  await using scratch = await scratchDirectory();
+  await using scratch = await partDirectory({ kind: "image" });
   const tar = name === "busybox" ? await busyboxTar(scratch.path, signal) : await workbenchTar(signal);
   const repository = `${target.registry.host}/base/${name}`;
   const query = new URLSearchParams({ fromSrc: "-", repo: repository, tag: "latest" });
@@ -72,14 +72,14 @@ async function push(repository: string, target: BaseImageTarget): Promise<void> 
   expectProgress(`push of ${repository}`, pushed);
 }
 
-/** Removes a base image's tag from the engine; the registry keeps it. */
+/** Removes a base image's tag from the engine, unless a running container still uses it; the registry keeps it. */
 export async function unloadBaseImage(name: BaseImageName, target: BaseImageTarget): Promise<void> {
   const answer = await callEngine(target.dockerHost, {
     method: "DELETE",
-    path: `/images/${baseImageReference(name, target.registry)}`,
+    path: `/images/${baseImageReference(name, target.registry)}?force=1`,
     signal: target.signal,
   });
-  if (answer.status !== 404) expectSuccess(`removal of ${name}`, answer);
+  if (answer.status !== 404 && answer.status !== 409) expectSuccess(`removal of ${name}`, answer);
 }
 
 async function busyboxTar(scratch: string, signal: AbortSignal): Promise<string> {
@@ -131,9 +131,4 @@ function namesLoader(elf: Buffer): boolean {
   const [offset, size, count] = [Number(elf.readBigUInt64LE(0x20)), elf.readUInt16LE(0x36), elf.readUInt16LE(0x38)];
   const interpreter = 3;
   return Array.from({ length: count }, (_, i) => elf.readUInt32LE(offset + i * size)).includes(interpreter);
-}
-
-async function scratchDirectory(): Promise<AsyncDisposable & { path: string }> {
-  const path = await mkdtemp(join(tmpdir(), "agent-worlds-image-"));
-  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }

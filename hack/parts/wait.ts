@@ -15,7 +15,7 @@ export interface EventuallyOptions {
 
 /**
  * Looks again and again until `check` returns something other than `undefined` or `false`, and returns that.
- * A throwing check counts as "not yet", so assertions can be waited for.
+ * A throwing check counts as "not yet". For a check that returns nothing see `eventuallyHolds`.
  * @throws NeverHappened after the time is over, with the last thrown error as `cause`; the reason of `signal` when it aborts.
  */
 export async function eventually<T>(
@@ -42,6 +42,21 @@ export async function eventually<T>(
   throw new NeverHappened(`${options.what ?? "the awaited condition"} did not hold within ${timeoutMs} ms${why}`, {
     cause: last,
   });
+}
+
+/**
+ * Runs an assertion again and again until it no longer throws.
+ * @throws like `eventually`, with what the assertion threw last as `cause`.
+ */
+export async function eventuallyHolds(
+  assertion: (signal: AbortSignal) => void | Promise<void>,
+  options: EventuallyOptions = {},
+): Promise<void> {
+  const holds = async (signal: AbortSignal): Promise<true> => {
+    await assertion(signal);
+    return true;
+  };
+  await eventually(holds, options);
 }
 
 async function pause(milliseconds: number, signal: AbortSignal): Promise<void> {

@@ -25,7 +25,7 @@ export interface BaseImageWish {
 
 /**
  * A base image in that engine and that registry; in the shared pair it is there already, elsewhere it is built, imported
- * and pushed. Dispose removes its tag from the engine, unless it was there already.
+ * and pushed. Dispose removes its tag from the engine, unless it was there already or a running container uses it.
  */
 export async function baseImage(name: BaseImageName, wish: BaseImageWish): Promise<BaseImage> {
   const shared = await sharedParts();

@@ -8,4 +8,4 @@ export { type ControlPlaneWish, controlPlane, type ReachableCluster, useCluster 
 export { type EngineWish, engine } from "./engine.ts";
 export { type ActiveRule, type Fault, type FaultProxy, type FaultRule, startFaultProxy } from "./fault-proxy.ts";
 export { type RegistryWish, registry } from "./registry.ts";
-export { type EventuallyOptions, eventually } from "./wait.ts";
+export { type EventuallyOptions, eventually, eventuallyHolds } from "./wait.ts";

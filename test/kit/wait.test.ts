@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NeverHappened } from "../../hack/parts/errors.ts";
-import { eventually } from "./wait.ts";
+import { eventually, eventuallyHolds } from "./wait.ts";
 
 test("returns the first thing that is neither undefined nor false", async () => {
   const answers = [undefined, false, 0] as const;
@@ -23,4 +23,18 @@ test("an aborted wait rejects with the signal's reason", async () => {
   const waiting = eventually(() => false, { signal: stop.signal });
   stop.abort(new Error("enough"));
   await assert.rejects(waiting, /enough/);
+});
+
+test("an assertion is waited for until it holds, and its last complaint is kept", async () => {
+  let turn = 0;
+  const third = (): void => {
+    turn += 1;
+    assert.equal(turn, 3);
+  };
+  await eventuallyHolds(third, { intervalMs: 1 });
+  assert.equal(turn, 3);
+  await assert.rejects(
+    eventuallyHolds(() => assert.fail("never"), { timeoutMs: 20, intervalMs: 1 }),
+    (error: Error) => error.cause instanceof assert.AssertionError,
+  );
 });

@@ -1,1 +1,1 @@
-export { type EventuallyOptions, eventually } from "../../hack/parts/wait.ts";
+export { type EventuallyOptions, eventually, eventuallyHolds } from "../../hack/parts/wait.ts";

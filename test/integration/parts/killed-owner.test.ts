@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFile, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { eventuallyHolds } from "../../kit/index.ts";
+import { engineState, leftoversOf, nothing, nothingOutside, outsideEngine } from "./leftovers.ts";
+
+/** Starts a process that owns a part; returns it when the part is up, with the part's folder. */
+async function owner(part: string): Promise<{ kill(): void; directory: string; gone: Promise<unknown> }> {
+  const script = fileURLToPath(new URL("./owner.ts", import.meta.url));
+  const child = spawn(process.execPath, [script, part], { stdio: ["ignore", "pipe", "inherit"] });
+  const gone = once(child, "exit");
+  const [directory] = await once(createInterface({ input: child.stdout }), "line");
+  return { directory: String(directory), kill: () => void child.kill("SIGKILL"), gone };
+}
+
+test("an engine whose owner is killed by SIGKILL cleans up after itself", async () => {
+  const { directory, kill, gone } = await owner("engine");
+  const state = await engineState(directory);
+  kill();
+  await gone;
+  await eventuallyHolds(async () => assert.deepEqual(await leftoversOf(directory), nothing));
+  assert.deepEqual(await outsideEngine(state, AbortSignal.timeout(20_000)), nothingOutside);
+});
+
+for (const part of ["control-plane", "registry"]) {
+  test(`a ${part} dies with its owner, and the next start of one removes its folder`, async () => {
+    const { directory, kill, gone } = await owner(part);
+    kill();
+    await gone;
+    await eventuallyHolds(async () => assert.deepEqual((await leftoversOf(directory)).processes, []));
+    assert.match(await readFile(join(directory, "owner.json"), "utf8"), /"pid"/);
+    const next = await owner(part);
+    assert.deepEqual(await leftoversOf(directory), nothing);
+    next.kill();
+    await next.gone;
+    await eventuallyHolds(async () => assert.deepEqual((await leftoversOf(next.directory)).processes, []));
+    await rm(next.directory, { recursive: true, force: true });
+  });
+}
