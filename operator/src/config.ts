@@ -62,16 +62,21 @@ const gatewaySchema = z.strictObject({
     .describe("`ExternalName` points the APIService at this machine, for an operator beside the cluster."),
 });
 
-const leaderSchema = z.strictObject({
-  leaseDurationSeconds: z
-    .int()
-    .min(1)
-    .max(600)
-    .default(15)
-    .describe("Others take over after this long without a renewal."),
-  renewDeadlineSeconds: seconds(10).describe("The leader ceases when it could not renew for this long."),
-  retryPeriodSeconds: seconds(2).describe("Pause between tries."),
-});
+const leaderSchema = z
+  .strictObject({
+    leaseDurationSeconds: z
+      .int()
+      .min(1)
+      .max(600)
+      .default(15)
+      .describe("Others take over after this long without a renewal."),
+    renewDeadlineSeconds: seconds(10).describe("The leader ceases when it could not renew for this long."),
+    retryPeriodSeconds: seconds(2).describe("Pause between tries."),
+  })
+  .refine((leader) => leader.renewDeadlineSeconds < leader.leaseDurationSeconds, {
+    path: ["renewDeadlineSeconds"],
+    error: "must be shorter than leaseDurationSeconds, or two may lead at once",
+  });
 
 const limitsSchema = z.strictObject({
   deletionDeadlineSeconds: seconds(600).describe(
@@ -137,13 +142,13 @@ async function readYaml(file: string): Promise<unknown> {
 
 /** The document with every `AGENTWORLDS_…` variable laid over the key it names; a variable that names no key is refused. */
 export function overlay(document: unknown, environment: Readonly<Record<string, string | undefined>>): unknown {
-  const paths = new Map(keyPaths(configSchema).map((path) => [variableName(path), path]));
+  const settings = new Map(settingsOf(configSchema).map((setting) => [variableName(setting.path), setting]));
   const result: unknown = structuredClone(document);
   for (const [name, raw] of Object.entries(environment)) {
     if (!name.startsWith(PREFIX) || raw === undefined || OTHER_VARIABLES.has(name)) continue;
-    const path = paths.get(name);
-    if (!path) throw new ConfigError(`environment variable ${name} names no setting`);
-    setAt(result, path, scalar(raw));
+    const setting = settings.get(name);
+    if (!setting) throw new ConfigError(`environment variable ${name} names no setting`);
+    setAt(result, setting.path, valueFor(setting.schema, raw));
   }
   return result;
 }
@@ -154,12 +159,17 @@ const OTHER_VARIABLES: ReadonlySet<string> = new Set(["AGENTWORLDS_PARTS"]);
 const variableName = (path: readonly string[]): string =>
   PREFIX + path.map((key) => key.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()).join("_");
 
-/** Paths of all leaves of the schema. */
-function keyPaths(schema: z.ZodType, path: readonly string[] = []): (readonly string[])[] {
+interface Setting {
+  readonly path: readonly string[];
+  readonly schema: z.ZodType;
+}
+
+/** All leaves of the schema. */
+function settingsOf(schema: z.ZodType, path: readonly string[] = []): Setting[] {
   const inner = unwrapped(schema);
-  if (!(inner instanceof z.ZodObject)) return [path];
+  if (!(inner instanceof z.ZodObject)) return [{ path, schema: inner }];
   return Object.entries(inner.shape).flatMap(([key, child]) =>
-    child instanceof z.ZodType ? keyPaths(child, [...path, key]) : [],
+    child instanceof z.ZodType ? settingsOf(child, [...path, key]) : [],
   );
 }
 
@@ -184,10 +194,10 @@ function setAt(target: unknown, [key, ...rest]: readonly string[], value: unknow
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Numbers and JSON lists as such, everything else as text. */
-function scalar(raw: string): unknown {
-  if (/^-?\d+(\.\d+)?$/.test(raw)) return Number(raw);
-  if (!raw.startsWith("[")) return raw;
+/** Numbers and JSON lists where the setting is one, everything else as the text it is: a namespace may be called 2026. */
+function valueFor(schema: z.ZodType, raw: string): unknown {
+  if (schema instanceof z.ZodNumber) return /^-?\d+(\.\d+)?$/.test(raw) ? Number(raw) : raw;
+  if (!(schema instanceof z.ZodArray)) return raw;
   try {
     return JSON.parse(raw);
   } catch (error) {

@@ -37,12 +37,22 @@ interface Answer {
   readonly body: string;
 }
 
+/** A metric that cannot be collected must not end the process by an unhandled rejection. */
+async function orFailed(answer: Promise<Answer>): Promise<Answer> {
+  try {
+    return await answer;
+  } catch (error) {
+    process.emitWarning(error instanceof Error ? error : String(error));
+    return { status: 500, type: TEXT, body: "the answer could not be made; see the process's stderr\n" };
+  }
+}
+
 const TEXT = "text/plain; charset=utf-8";
 const NOT_FOUND: Answer = { status: 404, type: TEXT, body: "not found\n" };
 
 async function listen(port: number, answer: (path: string) => Promise<Answer>): Promise<Endpoint> {
   const server: Server = createServer({ requestTimeout: 10_000, headersTimeout: 5_000 }, async (request, response) => {
-    const { status, type, body } = await answer((request.url ?? "").split("?")[0] ?? "");
+    const { status, type, body } = await orFailed(answer((request.url ?? "").split("?")[0] ?? ""));
     response.writeHead(status, { "content-type": type }).end(body);
   });
   await new Promise<void>((resolve, reject) => {

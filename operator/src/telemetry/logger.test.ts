@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+
+/** What a process that logs like this prints, line by line. */
+async function logged(statements: string, level = "info"): Promise<Record<string, unknown>[]> {
+  const module = JSON.stringify(join(import.meta.dirname, "logger.ts"));
+  const script = `import { createLogger } from ${module}; const log = createLogger("${level}"); ${statements}`;
+  const { stdout } = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", script]);
+  return stdout
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line));
+}
+
+test("credentials, stdin and environment are redacted by key, at the top and one level down", async () => {
+  const [line] = await logged(`
+    log.info({ password: "s3cret", token: "s3cret", login: { password: "s3cret" }, request: { stdin: "s3cret",
+      env: { A: "s3cret" }, authorization: "s3cret" }, host: "a" }, "said");
+  `);
+  assert.doesNotMatch(JSON.stringify(line), /s3cret/);
+  assert.equal(line?.["host"], "a");
+  assert.equal(line?.["msg"], "said");
+});
+
+test("an error is logged with type, message and causes, and without the fields that may carry a request", async () => {
+  const [line] = await logged(`
+    const cause = new TypeError("socket hang up");
+    const error = Object.assign(new Error("no answer", { cause }), { request: { body: "s3cret" } });
+    log.error({ err: error }, "failed");
+  `);
+  const { type, message, cause } = line?.["err"] as Record<string, Record<string, unknown>>;
+  assert.deepEqual([type, message, cause?.["message"]], ["Error", "no answer", "socket hang up"]);
+  assert.doesNotMatch(JSON.stringify(line), /s3cret/);
+});
+
+test("an error that is its own cause is logged all the same", async () => {
+  const lines = await logged(`
+    const error = new Error("a circle");
+    error.cause = error;
+    log.error({ err: error }, "failed");
+  `);
+  assert.equal(lines.length, 1);
+});
+
+test("what is below the level is not logged", async () => {
+  assert.deepEqual(await logged('log.info("quiet"); log.debug("quiet")', "warn"), []);
+});
