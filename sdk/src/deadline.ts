@@ -18,7 +18,7 @@ export class Deadline {
   readonly #endsAt: number;
 
   constructor(milliseconds: number, caller?: AbortSignal | undefined) {
-    this.milliseconds = Math.min(milliseconds, LONGEST_TIMER_MS);
+    this.milliseconds = Math.min(Math.ceil(milliseconds), LONGEST_TIMER_MS);
     this.#timer = AbortSignal.timeout(this.milliseconds);
     this.#caller = caller;
     this.#endsAt = performance.now() + this.milliseconds;
@@ -30,8 +30,9 @@ export class Deadline {
     return this.#timer.aborted && this.#caller?.aborted !== true;
   }
 
+  /** Whole milliseconds that are left. */
   get remainingMs(): number {
-    return Math.max(0, this.#endsAt - performance.now());
+    return Math.max(0, Math.ceil(this.#endsAt - performance.now()));
   }
 }
 

@@ -3,7 +3,7 @@ import { isRecord, numberIn, timeIn } from "./json.ts";
 
 /** What became of a command. */
 export class ExecResult {
-  /** As the supervisor recorded it; 128 + `signal` when a signal ended the command. */
+  /** As the supervisor recorded it; 128 + `signal` when a signal ended the command, 124 when it was timed out. */
   readonly exitCode: number;
   /** Number of the signal that ended the command; 0: none did. */
   readonly signal: number;

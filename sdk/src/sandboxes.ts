@@ -78,13 +78,16 @@ export class Sandboxes {
       name: options.name ?? nameForKey(sourceOf(options), key),
     };
     const creating = { timeoutMs: Math.min(READ_TIMEOUT_MS, deadline.milliseconds), signal: options.signal };
+    let wasRefused = false;
     try {
-      const { object, adopted } = await connected.sandboxes.createOnce({ ref, key, spec }, creating);
+      const creation = connected.sandboxes.createOnce({ ref, key, spec }, creating);
+      const { object, adopted } = await creation.catch((error: unknown) => {
+        wasRefused = error instanceof RequestError && error.status < 500;
+        throw error;
+      });
       if (adopted) refuseOtherWish(object, spec);
-      const waiting = { signal: options.signal, timeoutMs: deadline.remainingMs, onProgress: options.onProgress };
-      return await this.#open(connected, object, waiting);
+      return await this.#open(connected, object, { deadline, ...options });
     } catch (error) {
-      const wasRefused = error instanceof RequestError && error.status < 500;
       if (options.key === undefined && !wasRefused) await cleanUp(connected, { ref, key }, options.onProgress);
       throw error;
     }
@@ -112,23 +115,22 @@ export class Sandboxes {
     const ref = { namespace: options.namespace ?? connected.namespace, name };
     const calling = { timeoutMs: Math.min(READ_TIMEOUT_MS, deadline.milliseconds), signal: options.signal };
     const sandbox = await connected.sandboxes.get(ref, calling);
-    const waiting = { signal: options.signal, timeoutMs: deadline.remainingMs, onProgress: options.onProgress };
-    return this.#open(connected, sandbox, waiting);
+    return this.#open(connected, sandbox, { deadline, ...options });
   }
 
   /** The session of a Sandbox once it is Ready; woken when it is found asleep. */
-  async #open(connected: Connected, sandbox: Sandbox, options: WaitOptions): Promise<Session> {
-    const deadline = new Deadline(options.timeoutMs ?? READY_TIMEOUT_MS, options.signal);
-    const { object, readiness } = await untilSettled({
-      ...waitFor(connected, sandbox),
-      judge: (state: Sandbox) => judgeSandbox(state),
-      deadline,
-      onProgress: options.onProgress,
-    });
+  async #open(
+    connected: Connected,
+    sandbox: Sandbox,
+    options: WaitOptions & { readonly deadline: Deadline },
+  ): Promise<Session> {
+    const { deadline, onProgress, signal } = options;
+    const judge = (state: Sandbox) => judgeSandbox(state);
+    const { object, readiness } = await untilSettled({ ...waitFor(connected, sandbox), judge, deadline, onProgress });
     const session = this.#session(connected, object);
     if (readiness.kind === "Hibernated") {
-      options.onProgress?.({ reason: "Hibernated", message: `${readiness.message}; waking it` });
-      await session.touch({ ...options, timeoutMs: deadline.remainingMs });
+      onProgress?.({ reason: "Hibernated", message: `${readiness.message}; waking it` });
+      await session.touch({ signal, onProgress, timeoutMs: deadline.remainingMs });
     }
     return session;
   }
@@ -138,7 +140,7 @@ export class Sandboxes {
       sandbox,
       ref: refOf(sandbox),
       transport: connected.sessions,
-      untilReady: async (_ref, options, wake) => {
+      untilReady: async (options, wake) => {
         const wait = waitFor(connected, sandbox);
         const { object, readiness } = await untilSettled({
           ...wait,

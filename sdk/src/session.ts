@@ -49,7 +49,7 @@ export interface SessionParts {
   readonly ref: ObjectRef;
   readonly transport: Transport;
   /** Waits until the Sandbox is Ready (again); `wake` is the touch that is to wake it. */
-  readonly untilReady: (ref: ObjectRef, options: WaitOptions, wake: string | undefined) => Promise<Sandbox>;
+  readonly untilReady: (options: WaitOptions, wake: string | undefined) => Promise<Sandbox>;
 }
 
 const GROUP_VERSION = "sessions.agentworlds.dev/v1alpha1";
@@ -149,7 +149,7 @@ export class Session implements AsyncDisposable {
 
   /**
    * Replaces a file atomically; text is written as UTF-8. `mode` are permission bits such as 0o755; default: those of the
-   * file that is replaced, else the helper's. Default deadline 5 minutes.
+   * file that is replaced, else 0o644. Default deadline 5 minutes.
    */
   async writeFile(
     path: string | Uint8Array,
@@ -190,7 +190,8 @@ export class Session implements AsyncDisposable {
     });
     const isWaking = isRecord(answer) && answer["waking"] === true;
     const state = isWaking
-      ? (await this.#untilReady({ signal, timeoutMs: deadline.remainingMs, onProgress }, textIn(answer, "id"))).status
+      ? (await this.#parts.untilReady({ signal, timeoutMs: deadline.remainingMs, onProgress }, textIn(answer, "id")))
+          .status
       : answer;
     this.#expiresAt = timeIn(state, "expiresAt");
     return { expiresAt: this.#expiresAt, lifetimeEndsAt: timeIn(state, "lifetimeEndsAt") };
@@ -269,10 +270,6 @@ export class Session implements AsyncDisposable {
       // A gateway that stops answers at once; the next request must not meet it in a busy loop.
       await this.#parts.transport.sleep(100, deadline.signal);
     }
-  }
-
-  #untilReady(options: WaitOptions, wake: string | undefined): Promise<Sandbox> {
-    return this.#parts.untilReady(this.#parts.ref, options, wake);
   }
 
   #path(subresource: string): string {
