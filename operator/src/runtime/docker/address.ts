@@ -23,6 +23,8 @@ export function parseEngineAddress(text: string, tls?: EngineTls): EngineAddress
   if (url.username !== "" || url.password !== "") throw new TypeError("an engine address must not hold credentials");
   if (url.protocol === "https:" && tls === undefined)
     throw new TypeError("an https engine address needs certificates (tls.crt, tls.key, ca.crt)");
-  const port = url.port === "" ? (tls === undefined ? DEFAULT_PORT : DEFAULT_TLS_PORT) : Number(url.port);
+  // Not url.port: it is empty where the port is the scheme's default.
+  const written = /:(\d+)\/?$/.exec(text)?.[1];
+  const port = written === undefined ? (tls === undefined ? DEFAULT_PORT : DEFAULT_TLS_PORT) : Number(written);
   return { kind: "tcp", host: url.hostname, port, ...(tls === undefined ? {} : { tls }) };
 }
