@@ -4,13 +4,13 @@ import fc from "fast-check";
 import {
   type Descriptor,
   type Digest,
-  type FetchedManifest,
   type ImageManifest,
   MEDIA_TYPES,
   type RegistryClient,
 } from "../registry/contract.ts";
-import { RegistryError, type RegistryErrorCode } from "../registry/errors.ts";
+import type { RegistryErrorCode } from "../registry/errors.ts";
 import { digestOf } from "./image-config.ts";
+import { MemoryRegistry } from "./memory-registry.ts";
 import {
   isTagFree,
   MOST_LAYERS,
@@ -131,83 +131,9 @@ test("the same facts make the same bytes, so a retry makes the same digest; anot
   );
 });
 
-/** A registry in memory: manifests by digest, tags, blobs, and failures on demand. */
-class MemoryRegistry {
-  readonly manifests = new Map<string, Uint8Array>();
-  readonly tags = new Map<string, Digest>();
-  readonly blobs = new Map<string, Uint8Array>();
-  /** Every write, in order: `blob <digest>`, `manifest <digest>`, `tag <name>`. */
-  readonly writes: string[] = [];
-  /** What the next reads of a reference throw. */
-  readonly failing = new Map<string, RegistryErrorCode>();
-
-  readonly client: Pick<RegistryClient, "getManifest" | "putManifest" | "getBlob" | "putBlob" | "verifyBlob"> = {
-    getManifest: async (_repository, reference) => this.#read(reference),
-    putManifest: async (_repository, reference, { bytes }) => {
-      const digest = digestOf(bytes);
-      this.manifests.set(digest, bytes);
-      if (reference !== digest) this.tags.set(reference, digest);
-      this.writes.push(reference === digest ? `manifest ${digest}` : `tag ${reference}`);
-      return digest;
-    },
-    getBlob: async (_repository, digest) => {
-      this.#failIfTold(digest);
-      const bytes = this.blobs.get(digest);
-      if (!bytes) throw new RegistryError("NotFound", `blob ${digest}`);
-      if (digestOf(bytes) !== digest) throw new RegistryError("DigestMismatch", `blob ${digest}`);
-      return bytes;
-    },
-    putBlob: async (_repository, bytes) => {
-      this.blobs.set(digestOf(bytes), bytes);
-      this.writes.push(`blob ${digestOf(bytes)}`);
-      return { digest: digestOf(bytes), size: bytes.byteLength };
-    },
-    verifyBlob: async (_repository, { digest, size }) => {
-      this.#failIfTold(digest);
-      return this.blobs.get(digest)?.byteLength === size;
-    },
-  };
-
-  #failIfTold(reference: string): void {
-    const code = this.failing.get(reference);
-    if (code) throw new RegistryError(code, `reading ${reference}`);
-  }
-
-  #read(reference: string): FetchedManifest {
-    this.#failIfTold(reference);
-    const digest = this.tags.get(reference) ?? reference;
-    const bytes = this.manifests.get(digest);
-    if (!bytes) throw new RegistryError("NotFound", `manifest ${reference}`);
-    const value = read(bytes);
-    const mediaType = value.mediaType;
-    if (mediaType === MEDIA_TYPES.ociIndex) {
-      const index = { schemaVersion: 2, mediaType, manifests: [] } as const;
-      return { digest: digestOf(bytes), mediaType, bytes, manifest: { kind: "index", value: index } };
-    }
-    return { digest: digestOf(bytes), mediaType, bytes, manifest: { kind: "image", value } };
-  }
-}
-
-/** The calls that publishing makes, and a refusal of every other. */
-function clientOf(registry: MemoryRegistry): RegistryClient {
-  const unexpected = (): never => {
-    throw new TypeError("publishing makes no such call");
-  };
-  return {
-    endpoint: { url: "http://127.0.0.1:1" },
-    deleteManifest: unexpected,
-    listTags: unexpected,
-    streamBlob: unexpected,
-    uploadBlob: unexpected,
-    mountBlob: unexpected,
-    close: unexpected,
-    ...registry.client,
-  };
-}
-
 async function published(version = 7): Promise<{ registry: MemoryRegistry; client: RegistryClient; digest: Digest }> {
   const registry = new MemoryRegistry();
-  const client = clientOf(registry);
+  const client = registry.client;
   const layers = [layerOf("a"), layerOf("b")];
   for (const name of ["a", "b"]) {
     await client.putBlob(REPOSITORY, new TextEncoder().encode(`layer ${name}`), signal);
