@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import type { ServerResponse } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
+import { type AddressInfo, connect } from "node:net";
 import { test } from "node:test";
 import { answer, type FakeServer, fakeServer, type Script, status } from "../test/fake-server.ts";
 import { AgentWorlds } from "./client.ts";
@@ -207,6 +208,39 @@ test("a gateway's own endpoint needs a token, and that is said before anything i
     endpoint.lease(),
     (error) => error instanceof ConfigurationError && error.code === "TokenNeeded",
   );
+});
+
+test("proxy-url is honoured: the server is reached through its tunnel", async () => {
+  await using server = await fakeServer(inTurn(ok));
+  const tunnels: string[] = [];
+  const proxy = createServer().on("connect", (request, socket, head) => {
+    tunnels.push(request.url ?? "");
+    const upstream = connect(Number(new URL(server.url).port), "127.0.0.1", () => {
+      socket.write("HTTP/1.1 200 Connection Established\r\n\r\n");
+      upstream.write(head);
+      upstream.pipe(socket).pipe(upstream);
+    });
+    upstream.on("error", () => socket.destroy());
+    socket.on("error", () => upstream.destroy());
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  const { port } = proxy.address() as AddressInfo;
+  const endpoint = new Endpoint({
+    server: {
+      server: server.url,
+      ca: { kind: "Inline", pem: server.caPem },
+      insecureSkipVerify: false,
+      proxyUrl: `http://127.0.0.1:${port}`,
+    },
+    credentials: new CredentialSource({}, {}),
+  });
+  try {
+    assert.deepEqual(await new Transport({ endpoint, isSession: () => false }).json(read), { fine: true });
+    assert.deepEqual(tunnels, [new URL(server.url).host]);
+  } finally {
+    await endpoint.close();
+    await new Promise((resolve) => proxy.close(resolve));
+  }
 });
 
 test("a closed client says so", async () => {
