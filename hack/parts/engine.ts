@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defaultCacheDirectory } from "./binaries.ts";
@@ -112,7 +112,9 @@ async function prepareState(directory: string, signal: AbortSignal): Promise<Eng
   const id = randomBytes(4).toString("hex");
   const network = await chooseEngineNetwork(id, signal);
   const state: EngineState = { cgroupParent: `agent-worlds-${id}`, network, absentBefore: await absentFixedPaths() };
-  await writeFile(join(directory, stateFile), JSON.stringify(state));
+  const path = join(directory, stateFile);
+  await writeFile(`${path}.unfinished`, JSON.stringify(state));
+  await rename(`${path}.unfinished`, path);
   await createEngineNetwork(network, signal);
   return state;
 }

@@ -4,15 +4,16 @@ import {
   type Server as HttpServer,
   request as httpRequest,
   type IncomingMessage,
-  type OutgoingHttpHeaders,
   ServerResponse,
 } from "node:http";
 import { createServer as createHttpsServer, request as httpsRequest } from "node:https";
-import { createServer, type Server, type Socket } from "node:net";
+import { createServer, isIP, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "../../hack/parts/ports.ts";
 import { faultyBody } from "./fault-body.ts";
 import { type ActiveRule, type FaultRule, FaultRules, type Hit, hitOf } from "./fault-rules.ts";
+import { endToEnd, headersOf, pairs, pump, written } from "./fault-wire.ts";
 import { readByPeer } from "./unread.ts";
 
 export type { ActiveRule, Fault, FaultRule } from "./fault-rules.ts";
@@ -23,7 +24,7 @@ export interface FaultProxyOptions {
   targetPort: number;
   /** Certificate that the proxy presents, PEM; absent: clients speak plain HTTP to it. */
   serverTls?: { cert: string; key: string };
-  /** How the proxy speaks to the target, PEM; absent: plain HTTP. `servername` default: `targetHost`. */
+  /** How the proxy speaks to the target, PEM; absent: plain HTTP. `servername` default: `targetHost` unless that is an address. */
   clientTls?: { ca: string; cert?: string; key?: string; servername?: string };
   /** Default: a free one. */
   port?: number;
@@ -126,11 +127,10 @@ class RunningProxy implements FaultProxy {
 
   async up(): Promise<void> {
     if (this.#listener !== undefined) return;
+    if (this.#port === 0) this.#port = await freePort();
     const listener = createServer((socket) => this.#accept(socket));
     listener.listen({ host: "127.0.0.1", port: this.#port });
     await once(listener, "listening");
-    const address = listener.address();
-    if (typeof address === "object" && address !== null) this.#port = address.port;
     this.#listener = listener;
   }
 
@@ -256,7 +256,7 @@ class RunningProxy implements FaultProxy {
       setHost: false,
       agent: false,
       signal,
-      ...(clientTls === undefined ? {} : { servername: targetHost, ALPNProtocols: ["http/1.1"], ...clientTls }),
+      ...(clientTls === undefined ? {} : { ...namedHost(targetHost), ALPNProtocols: ["http/1.1"], ...clientTls }),
     });
     const answer = new Promise<Answer>((resolve, reject) => {
       upstream.on("error", reject);
@@ -341,17 +341,6 @@ type Answer =
   | { kind: "response"; response: IncomingMessage }
   | { kind: "upgrade"; response: IncomingMessage; socket: Duplex; head: Buffer };
 
-async function pump(from: AsyncIterable<Buffer>, to: NodeJS.WritableStream): Promise<void> {
-  for await (const chunk of from) await written(to, chunk);
-  to.end();
-}
-
-function written(to: NodeJS.WritableStream, bytes: Buffer): Promise<void> {
-  return new Promise((resolve, reject) => {
-    to.write(bytes, (error) => (error ? reject(error) : resolve()));
-  });
-}
-
 /** Rejects when the signal aborts, and not before. */
 function neverUntil(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
@@ -360,24 +349,7 @@ function neverUntil(signal: AbortSignal): Promise<never> {
   });
 }
 
-function pairs(raw: readonly string[]): [string, string][] {
-  return Array.from({ length: raw.length / 2 }, (_, i) => [raw[2 * i] ?? "", raw[2 * i + 1] ?? ""]);
-}
-
-/** Names in lower case, repeated ones kept apart. */
-function headersOf(raw: readonly string[]): OutgoingHttpHeaders {
-  const headers: Record<string, string | string[]> = {};
-  for (const [name, value] of pairs(raw)) {
-    const key = name.toLowerCase();
-    const before = headers[key];
-    if (before === undefined) headers[key] = value;
-    else headers[key] = Array.isArray(before) ? [...before, value] : [before, value];
-  }
-  return headers;
-}
-
-/** Without what concerns one connection only (RFC 9110, 7.6.1): each side keeps its own alive. */
-function endToEnd(raw: readonly string[]): OutgoingHttpHeaders {
-  const { connection: _, "keep-alive": __, ...headers } = headersOf(raw);
-  return headers;
+/** RFC 6066 knows no server name for an address. */
+function namedHost(host: string): { servername?: string } {
+  return isIP(host) === 0 ? { servername: host } : {};
 }
