@@ -33,8 +33,9 @@ export class FakeListWatch implements ListWatch<KubeObject> {
   readonly watchFailures: Error[] = [];
   /** While set, lists wait for it. */
   listGate: Promise<void> | undefined;
-  /** While true, watches receive nothing and do not end when asked to: half-open. */
+  /** While true, what is sent to a watch goes nowhere, and so does everything after it on that watch: half-open. */
   silent = false;
+  readonly #deaf = new WeakSet<OpenWatch>();
   #history: Revision[] = [];
   #revision = 100;
   #compacted = 100;
@@ -88,6 +89,12 @@ export class FakeListWatch implements ListWatch<KubeObject> {
     for (const { event } of this.#history.slice(-count)) for (const watch of this.open) this.#send(watch, event);
   }
 
+  /** Sends one event, so many before the newest, to open watches once more. */
+  repeatOne(back: number): void {
+    const found = this.#history.at(-1 - back);
+    if (found !== undefined) for (const watch of this.open) this.#send(watch, found.event);
+  }
+
   /** Breaks every open watch. */
   breakWatches(error: unknown): void {
     for (const watch of [...this.open]) watch.fail(error);
@@ -95,7 +102,7 @@ export class FakeListWatch implements ListWatch<KubeObject> {
 
   /** Ends every open watch in good order, as its timeout would. */
   endWatches(): void {
-    for (const watch of [...this.open]) watch.end();
+    for (const watch of [...this.open]) if (!this.silent && !this.#deaf.has(watch)) watch.end();
   }
 
   async list(options: { limit: number; continueToken?: string; signal: AbortSignal }): Promise<ListPage<KubeObject>> {
@@ -175,6 +182,8 @@ export class FakeListWatch implements ListWatch<KubeObject> {
   }
 
   #send(watch: OpenWatch, event: WatchEvent<KubeObject>): void {
-    if (!this.silent) watch.deliver(event);
+    // A byte stream has no holes: once something was withheld, nothing later arrives either.
+    if (this.silent) this.#deaf.add(watch);
+    else if (!this.#deaf.has(watch)) watch.deliver(event);
   }
 }

@@ -1,5 +1,5 @@
 import { apiFailureOf } from "./api-failure.ts";
-import { backoffMs, REFLECTOR_BACKOFF, retryAfterMs } from "./backoff.ts";
+import { type BackoffPolicy, backoffMs, REFLECTOR_BACKOFF, retryAfterMs } from "./backoff.ts";
 import { type Clock, monotonicNow, systemClock } from "./clock.ts";
 import { startDeadline, untilAborted } from "./deadline.ts";
 import type { KubeObject, ListWatch, WatchEvent } from "./list-watch.ts";
@@ -16,6 +16,8 @@ export interface ReflectorOptions<T extends KubeObject> {
   readonly metrics?: ReconcilerMetrics;
   /** 0 ≤ x < 1, for jitter. Default `Math.random`. */
   readonly random?: () => number;
+  /** Between tries. Default 500 ms doubling to 30 s: an API server that is back is found within half a minute. */
+  readonly backoff?: BackoffPolicy;
   /** Objects per page. Default 500. */
   readonly pageSize?: number;
   /** For each page of a list. Default 60 s. */
@@ -55,6 +57,7 @@ export class Reflector<T extends KubeObject> {
   readonly #log: Log;
   readonly #metrics: ReconcilerMetrics;
   readonly #random: () => number;
+  readonly #backoff: BackoffPolicy;
   readonly #pageSize: number;
   readonly #listDeadlineMs: number;
   readonly #watchTimeoutSeconds: number;
@@ -80,6 +83,7 @@ export class Reflector<T extends KubeObject> {
     this.#log = options.log ?? silentLog;
     this.#metrics = options.metrics ?? noMetrics;
     this.#random = options.random ?? Math.random;
+    this.#backoff = options.backoff ?? REFLECTOR_BACKOFF;
     this.#pageSize = options.pageSize ?? 500;
     this.#listDeadlineMs = options.listDeadlineMs ?? 60_000;
     this.#watchTimeoutSeconds = options.watchTimeoutSeconds ?? 240;
@@ -201,7 +205,7 @@ export class Reflector<T extends KubeObject> {
       return 0;
     }
     this.#failures += 1;
-    return backoffMs(REFLECTOR_BACKOFF, this.#failures, this.#random());
+    return backoffMs(this.#backoff, this.#failures, this.#random());
   }
 
   /** Applies one event; false when it is a duplicate or older than what the store holds. */
@@ -235,7 +239,7 @@ export class Reflector<T extends KubeObject> {
     // The server refuses this position (or this watch) rather than the moment: a fresh list gives a new one.
     else if (failure !== undefined && refusesPosition(failure.status)) this.#position = undefined;
 
-    const grown = backoffMs(REFLECTOR_BACKOFF, this.#failures, this.#random());
+    const grown = backoffMs(this.#backoff, this.#failures, this.#random());
     const asked = failure?.retryAfterMs;
     return asked === undefined ? grown : Math.max(grown, retryAfterMs(asked, this.#random()));
   }

@@ -169,7 +169,7 @@ const step = fc.oneof(
 
 test("for any sequence of calls the queue equals its model: deduplicated, one worker per key, re-added, earliest delay wins", async () => {
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+    fc.asyncProperty(fc.array(step, { maxLength: 60, size: "max" }), async (steps) => {
       const { clock, queue } = setup();
       const model = new Model();
       for (const one of steps) {

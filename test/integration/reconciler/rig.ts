@@ -159,6 +159,7 @@ export function mirror(
     source: listWatchOf(client.resource<ConfigMap>(CONFIG_MAPS), { namespace: it.namespace }),
     store,
     metrics,
+    backoff: { baseMs: 50, capMs: 1_000 },
     pageSize: 3,
     listDeadlineMs: 2_000,
     watchTimeoutSeconds: 3,
