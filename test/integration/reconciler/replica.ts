@@ -23,6 +23,7 @@ await elector.run({
     while (!lost.aborted && !stop.signal.aborted) {
       // The monotonic clock is one for all processes of a machine.
       if (elector.isLeading()) process.stdout.write(`${process.hrtime.bigint()}\n`);
+      // The sleep rejects only when leadership is lost, which ends the loop.
       await systemClock.sleep(10, lost).catch(() => undefined);
     }
   },
