@@ -178,14 +178,14 @@ test("giving up somebody else's reservation writes nothing", async () => {
   assert.equal(now().status.pending?.operation, "publish-1");
 });
 
-test("the finalizer is there before the holder is", async () => {
+test("the holder comes first and the finalizer with it, so that nobody sees a finalizer without a holder", async () => {
   const { worlds, writer, now } = setup(withGenesis());
   assert.equal((await writer.hold(ref, claim, signal)).kind, "hold");
   assert.deepEqual(now().metadata.finalizers, [WORLD_FINALIZER]);
   assert.deepEqual(now().status.holder, holder);
   assert.deepEqual(
     worlds.writes.map(({ verb }) => verb),
-    ["patch", "patchStatus"],
+    ["patchStatus", "patch"],
   );
   assertEveryWriteIsGuarded(worlds);
 });

@@ -42,7 +42,7 @@ export interface WorldStatusWriter {
   commit(ref: WorldRef, commit: CommitRequest, signal: AbortSignal): Promise<void>;
   /** Gives a reservation up; the number stays burned. */
   abandon(ref: WorldRef, operation: string, signal: AbortSignal): Promise<void>;
-  /** Rule 2: one writer. Adds the finalizer first. */
+  /** Rule 2: one writer. The World carries its finalizer when this resolves. */
   hold(ref: WorldRef, claim: HoldClaim, signal: AbortSignal): Promise<HoldVerdict>;
   /** Ends the hold of exactly this Sandbox. Another holder, or none, or no World is a success. */
   letGo(ref: WorldRef, sandboxUid: string, signal: AbortSignal): Promise<void>;
@@ -146,20 +146,38 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
     }
   }
 
-  /** Like `update`, for a hold: the finalizer must be there before the holder is. */
+  /**
+   * The holder first, then the finalizer: a World that is deleted in between is gone before anything boots from it. The other
+   * way round the World's own controller would see a finalizer without a holder and take it off again.
+   */
   async function hold(ref: WorldRef, claim: HoldClaim, signal: AbortSignal): Promise<HoldVerdict> {
-    for (let conflicts = 0; conflicts < MOST_CONFLICTS; conflicts++) {
-      try {
-        const world = await read(ref, signal);
+    const verdict = await update<HoldVerdict>(
+      ref,
+      (world) => {
         if (world.metadata.deletionTimestamp)
           throw new WorldGone(`World ${ref.namespace}/${ref.name} is being deleted`);
-        const verdict = judgeHold(statusOf(world), claim);
-        if (verdict.kind === "hold") {
-          const guarded = await setFinalizer(world, true, signal);
-          await summarise(guarded, { holder: verdict.holder }, signal);
-        }
-        return verdict;
+        const judged = judgeHold(statusOf(world), claim);
+        return judged.kind === "hold" ? { result: judged, patch: { holder: judged.holder } } : { result: judged };
+      },
+      signal,
+    );
+    return verdict.kind === "refused" ? verdict : guardHeld(ref, claim, { verdict, signal });
+  }
+
+  async function guardHeld(
+    ref: WorldRef,
+    claim: HoldClaim,
+    held: { verdict: HoldVerdict; signal: AbortSignal },
+  ): Promise<HoldVerdict> {
+    for (let conflicts = 0; conflicts < MOST_CONFLICTS; conflicts++) {
+      try {
+        const world = await read(ref, held.signal);
+        const judged = judgeHold(statusOf(world), claim);
+        if (judged.kind !== "held") return judged.kind === "refused" ? judged : hold(ref, claim, held.signal);
+        await setFinalizer(world, true, held.signal);
+        return held.verdict;
       } catch (error) {
+        if (isNotFound(error)) throw new WorldGone(`World ${ref.namespace}/${ref.name} was deleted`, { cause: error });
         if (!isConflict(error)) throw error;
       }
     }
