@@ -56,11 +56,6 @@ const refused: [name: string, document: unknown, names: RegExp][] = [
     { registry, leader: { leaseDurationSeconds: 0.5 } },
     /leader\.leaseDurationSeconds/,
   ],
-  [
-    "a leader that outlives its lease",
-    { registry, leader: { leaseDurationSeconds: 10, renewDeadlineSeconds: 10 } },
-    /leader\.renewDeadlineSeconds/,
-  ],
   ["a list instead of a mapping", [1], /object/],
   ["a text", "registry", /object/],
 ];
