@@ -6,6 +6,7 @@ import type { World, WorldPending, WorldVersion } from "@agentworlds/crds";
 import { clip, LIMITS } from "@agentworlds/crds";
 import { Waiting } from "../reconciler/policy.ts";
 import type { Digest } from "../registry/contract.ts";
+import { RegistryError } from "../registry/errors.ts";
 import type { UploadedCapture } from "../snapshot/contract.ts";
 import { PublicationError } from "../snapshot/errors.ts";
 import { configOfVersion, digestOf } from "../snapshot/image-config.ts";
@@ -37,7 +38,7 @@ export async function publishVersion(scope: SandboxScope, publication: Publicati
   const reservation = await reserveFreeNumber(scope, publication);
   if (reservation.kind === "committed") {
     const { version, digest, reason } = reservation.version;
-    await repairTags(registry.client, publication.repository, { version, digest }, signal);
+    await tag(scope, publication.repository, { version, digest });
     return { version, digest, reason };
   }
   const { content, manifest, version } = reservation.draft;
@@ -59,8 +60,29 @@ export async function publishVersion(scope: SandboxScope, publication: Publicati
     },
     signal,
   );
-  await repairTags(registry.client, publication.repository, { version: version.version, digest }, signal);
+  await tag(scope, publication.repository, { version: version.version, digest });
   return { version: version.version, digest, reason: version.reason };
+}
+
+/** Tags are no stage: the version stands, and the World's own passes repair them (DESIGN §4.1). */
+async function tag(scope: SandboxScope, repository: string, head: { version: number; digest: Digest }): Promise<void> {
+  try {
+    await repairTags(scope.dependencies.registry.client, repository, head, scope.context.signal);
+  } catch (error) {
+    if (!(error instanceof RegistryError) && !(error instanceof PublicationError)) throw error;
+    scope.dependencies.log.warn(
+      { err: error, repository, ...head },
+      "a version could not be tagged; the World's passes try again",
+    );
+  }
+}
+
+/** What an operation has committed although its Sandbox does not say so: the operator ended in between. */
+export async function committedVersion(scope: SandboxScope, operation: string): Promise<PublishedVersion | undefined> {
+  if (!scope.world) return undefined;
+  const world = await scope.dependencies.worldWriter.read(worldRef(scope), scope.context.signal);
+  const found = statusOf(world).versions?.find((version) => version.operation === operation);
+  return found && { version: found.version, digest: found.digest, reason: found.reason };
 }
 
 interface Draft {

@@ -2,7 +2,8 @@
  * When a snapshot cannot be published any more (World gone, deletion overdue), the stopped container is kept and written down
  * where it survives the Sandbox and its namespace: on the World and on the Runtime (DESIGN §4.3).
  */
-import { clip, LIMITS } from "@agentworlds/crds";
+import { clip, LIMITS, type RuntimeRescue } from "@agentworlds/crds";
+import { isNotFound } from "../kube/errors.ts";
 import { RuntimeError } from "../runtime/errors.ts";
 import { WorldGone } from "../world/status-writer.ts";
 import { isoNow, recordProgress } from "./record.ts";
@@ -19,7 +20,6 @@ export async function rescue(scope: SandboxScope, cause: string): Promise<void> 
   const { metadata, spec, status } = scope.sandbox;
   const { compute } = status ?? {};
   if (!compute) return;
-  const { signal } = scope.context;
   await stopIfReachable(scope, compute.id);
   const facts = {
     operation: status?.operation?.id ?? `lost-${metadata.uid}-${compute.boot}`,
@@ -31,11 +31,11 @@ export async function rescue(scope: SandboxScope, cause: string): Promise<void> 
     message: clip(cause, LIMITS.message),
     since: isoNow(scope),
   };
-  await scope.dependencies.runtimeRescues.record(
-    compute.runtime,
-    { ...facts, namespace: metadata.namespace ?? "", ...(spec.world ? { world: spec.world.name } : {}) },
-    signal,
-  );
+  await recordOnRuntime(scope, compute.runtime, {
+    ...facts,
+    namespace: metadata.namespace ?? "",
+    ...(spec.world ? { world: spec.world.name } : {}),
+  });
   await recordOnWorld(scope, { ...facts, runtime: compute.runtime });
   await recordProgress(scope, () => ({
     compute: null,
@@ -72,6 +72,16 @@ async function stopIfReachable(scope: SandboxScope, computeId: string): Promise<
   } catch (error) {
     if (!(error instanceof RuntimeError)) throw error;
     scope.dependencies.log.warn({ computeId, error: error.message }, "the container to rescue could not be stopped");
+  }
+}
+
+async function recordOnRuntime(scope: SandboxScope, runtime: string, rescued: RuntimeRescue): Promise<void> {
+  try {
+    await scope.dependencies.runtimeRescues.record(runtime, rescued, scope.context.signal);
+  } catch (error) {
+    // A Runtime that is gone can keep no record; the World's stays, and the Event.
+    if (!isNotFound(error)) throw error;
+    scope.dependencies.log.warn({ ...rescued }, "the Runtime of a rescue does not exist any more");
   }
 }
 

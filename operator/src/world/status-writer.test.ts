@@ -190,6 +190,27 @@ test("the holder comes first and the finalizer with it, so that nobody sees a fi
   assertEveryWriteIsGuarded(worlds);
 });
 
+test("a hold whose finalizer was not written is guarded by the next pass", async () => {
+  const { worlds, writer, now } = setup(withGenesis());
+  worlds.interfere(
+    () => undefined,
+    () => worlds.loseNextAnswer(false),
+  );
+  await assert.rejects(writer.hold(ref, claim, signal), { name: "ConnectionError" });
+  assert.deepEqual(now().metadata.finalizers ?? [], []);
+  assert.equal((await writer.hold(ref, claim, signal)).kind, "held");
+  assert.deepEqual(now().metadata.finalizers, [WORLD_FINALIZER]);
+});
+
+test("a World that vanishes between the hold and its finalizer is gone: nothing boots from it", async () => {
+  const { worlds, writer } = setup(withGenesis());
+  worlds.interfere(
+    () => undefined,
+    () => worlds.drop(ref),
+  );
+  await assert.rejects(writer.hold(ref, claim, signal), WorldGone);
+});
+
 test("other finalizers stay when ours comes and goes", async () => {
   const { writer, now } = setup(withGenesis({ metadata: { finalizers: ["acme.dev/keep"] } }));
   await writer.hold(ref, claim, signal);

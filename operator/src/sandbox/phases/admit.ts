@@ -10,6 +10,7 @@ import { judgeHold, versionToBoot } from "../../world/lineage.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
+import { letGoUnused } from "../hold.ts";
 import { isoNow, recordFinalizer, recordIntent } from "../record.ts";
 import { answer } from "../requests.ts";
 import type { SandboxScope } from "../scope.ts";
@@ -142,7 +143,7 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
   const total = plan.runtime.spec.capacity?.maxSandboxes ?? 20;
   const host = selectHost(plan.runtime, occupied);
   if (used >= total || host === undefined) {
-    await letGoOfWorld(scope);
+    await letGoUnused(scope);
     throw used >= total
       ? new Waiting("RuntimeFull", {
           message: `Runtime ${runtime} runs ${used} of ${total} sessions`,
@@ -191,21 +192,17 @@ async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies
     at: isoNow(scope),
   };
   // Asking the cache first keeps a queue of waiting Sandboxes from reading the World again and again.
-  const cached = judgeHold(statusOf(world), claim);
-  const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
-  const verdict = cached.kind === "refused" ? cached : await writer.hold(ref, claim, scope.context.signal);
+  let verdict = judgeHold(statusOf(world), claim);
+  if (verdict.kind !== "refused") {
+    // The finalizer before the hold: a Sandbox that vanishes while it holds could never let go.
+    await recordFinalizer(scope, true);
+    const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
+    verdict = await writer.hold(ref, claim, scope.context.signal);
+  }
   if (verdict.kind !== "refused") return;
   throw new Waiting("WorldHeld", {
     message: `World ${world.metadata.name} is ${verdict.message}`,
     remediation: "it boots when the holder ends",
     afterMs: 15_000,
   });
-}
-
-/** A hold without a slot would keep others waiting for nothing. */
-async function letGoOfWorld(scope: SandboxScope): Promise<void> {
-  const { world, sandbox } = scope;
-  if (!world || statusOf(world).holder?.uid !== sandbox.metadata.uid) return;
-  const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
-  await scope.dependencies.worldWriter.letGo(ref, sandbox.metadata.uid, scope.context.signal);
 }

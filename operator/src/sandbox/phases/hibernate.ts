@@ -4,7 +4,7 @@
  * is written before the next begins and may be repeated; a later process goes on from the stage it finds.
  */
 import { randomUUID } from "node:crypto";
-import type { SandboxOperation } from "@agentworlds/crds";
+import type { SandboxOperation, SandboxRequestResult } from "@agentworlds/crds";
 import { clip, LIMITS } from "@agentworlds/crds";
 import { isConflict } from "../../kube/errors.ts";
 import { Waiting } from "../../reconciler/policy.ts";
@@ -13,7 +13,7 @@ import { creatorOf } from "../../world/creator.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { snapshotBackoffMs } from "../deadline.ts";
 import { type EndReason, openRequests, type SessionGoal } from "../judge.ts";
-import { publishVersion } from "../publication.ts";
+import { committedVersion, type PublishedVersion, publishVersion } from "../publication.ts";
 import { isoNow, recordIntent, recordProgress } from "../record.ts";
 import { answer } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
@@ -59,7 +59,9 @@ async function intend(scope: SandboxScope, goal: Extract<SessionGoal, { kind: "e
   const current = scope.sandbox.status?.operation;
   const isEscalation = goal.kind === "end" && current?.verb === "Snapshot";
   if (current && !isEscalation) return;
-  // A snapshot that failed may have been captured before the last work: an ending captures anew.
+  // A snapshot that failed may have been captured before the last work: an ending captures anew. What it committed before
+  // it failed is what the ending builds on.
+  const committed = current && (await committedVersion(scope, current.id));
   if (current) await dropCapture(scope, current);
   const request = goal.kind === "snapshot" ? goal.request : openRequests(scope.sandbox, "Close")[0];
   const description = request?.parameters?.description;
@@ -76,15 +78,9 @@ async function intend(scope: SandboxScope, goal: Extract<SessionGoal, { kind: "e
   };
   await recordIntent(scope, {
     operation,
+    ...(committed ? publishedFields(scope, committed) : {}),
     ...(isEscalation && current.request !== undefined
-      ? {
-          requests: answer(scope.sandbox, [{ id: current.request }], {
-            outcome: "Failed",
-            code: "SnapshotFailed",
-            message: current.lastError ?? "the session ended first",
-            at: isoNow(scope),
-          }),
-        }
+      ? { requests: answer(scope.sandbox, [{ id: current.request }], outcomeOf(scope, current, committed)) }
       : {}),
   });
   if (goal.kind === "end") {
@@ -94,6 +90,23 @@ async function intend(scope: SandboxScope, goal: Extract<SessionGoal, { kind: "e
     );
   }
 }
+
+/** What whoever asked for a snapshot learns when the session's end cuts it off. */
+function outcomeOf(
+  scope: SandboxScope,
+  operation: SandboxOperation,
+  committed: PublishedVersion | undefined,
+): SandboxRequestResult {
+  const at = isoNow(scope);
+  if (committed) return { outcome: "Succeeded", version: committed.version, digest: committed.digest, at };
+  return { outcome: "Failed", code: "SnapshotFailed", message: operation.lastError ?? "the session ended first", at };
+}
+
+/** A version that this session made is the base of its next. */
+const publishedFields = (scope: SandboxScope, { version, digest, reason }: PublishedVersion) => ({
+  base: { version, digest },
+  lastSnapshot: { version, digest, reason, at: isoNow(scope) },
+});
 
 /** The operation of this pass; `intend` made sure that there is one. */
 export function currentOperation(scope: SandboxScope): SandboxOperation {
@@ -137,8 +150,7 @@ async function takeStages(scope: SandboxScope): Promise<void> {
     status?.operation
       ? {
           operation: { ...status.operation, stage: "Committed", version: published.version, digest: published.digest },
-          base: published,
-          lastSnapshot: { ...published, at: isoNow(scope), reason: published.reason },
+          ...publishedFields(scope, published),
         }
       : undefined,
   );
@@ -218,7 +230,8 @@ async function giveSnapshotUp(scope: SandboxScope, operation: SandboxOperation):
 /** Drops what an operation left on its host and in the registry, and its reservation. */
 export async function dropCapture(scope: SandboxScope, operation: SandboxOperation): Promise<void> {
   const { driver, world } = scope;
-  if (driver) {
+  // Without its World there is no repository to look into, and nobody is kept waiting for it.
+  if (driver && world) {
     await scope.dependencies.snapshots.forget(
       { operation: operation.id, driver, repository: repositoryName(scope) },
       scope.context.signal,

@@ -3,6 +3,7 @@ import type { SandboxOperation, SandboxRequest, SandboxRequestResult } from "@ag
 import { isNotFound } from "../../kube/errors.ts";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
 import { versionTag } from "../../snapshot/publish.ts";
+import { letGoUnused } from "../hold.ts";
 import { openRequests } from "../judge.ts";
 import { isoNow, recordFinalizer, recordProgress, type SandboxStatusPatch } from "../record.ts";
 import { answer } from "../requests.ts";
@@ -146,6 +147,7 @@ export async function closeAsleep(scope: SandboxScope): Promise<PhaseResult> {
 /** Without compute there is nothing a finalizer could protect; a closed Sandbox goes when its time is over. */
 export async function cleanUp(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.sandbox.status?.compute) return CONTINUE;
+  await letGoUnused(scope);
   await recordFinalizer(scope, false);
   const { closed } = scope.sandbox.status ?? {};
   const { ttlSecondsAfterClosed } = scope.sandbox.spec;

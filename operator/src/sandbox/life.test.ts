@@ -1,0 +1,270 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Sandbox } from "@agentworlds/crds";
+import { isTrue } from "../reconciler/conditions.ts";
+import { memoryParts } from "./memory-parts.ts";
+
+type Parts = Awaited<ReturnType<typeof memoryParts>>;
+
+const isReady = (sandbox: Sandbox | undefined) =>
+  sandbox !== undefined && sandbox.status.operation === undefined && isTrue(sandbox.status.conditions, "Ready");
+const isAsleep = (sandbox: Sandbox | undefined) =>
+  sandbox !== undefined && isTrue(sandbox.status.conditions, "Hibernated");
+
+/** Nothing of a session is left over: no container, no capture, no hold, no reservation. */
+function assertClean(parts: Parts): void {
+  const { status } = parts.world();
+  assert.equal(status.holder, undefined, "the World is held by nobody");
+  assert.equal(status.pending, undefined, "nothing is reserved");
+  assert.deepEqual([...parts.host.containers.keys()], [], "no container is left");
+  assert.deepEqual([...parts.host.commits.keys()], [], "no capture is left on the host");
+  assert.deepEqual(
+    [...parts.registry.tags.keys()].filter((tag) => tag.startsWith("capture-")),
+    [],
+  );
+}
+
+/** Head boots into exactly this work, its tags name it, and every version stands alone. */
+function assertSaved(parts: Parts, work: readonly string[]): void {
+  const { head, versions = [] } = parts.world().status;
+  assert.ok(head);
+  assert.deepEqual(parts.host.worked(head.digest), ["base", ...work]);
+  assert.equal(parts.registry.tags.get(`v${head.version}`), head.digest);
+  assert.equal(parts.registry.tags.get("latest"), head.digest);
+  assert.equal(new Set(versions.map(({ operation }) => operation)).size, versions.length, "one version per operation");
+  assert.deepEqual(versions.at(-1)?.digest, head.digest);
+}
+
+interface Life {
+  readonly sandbox?: Parameters<typeof memoryParts>[0]["sandbox"];
+  live(parts: Parts): Promise<void>;
+}
+
+const lives: Record<string, Life> = {
+  "deadline, wake by touch, delete": {
+    async live(parts) {
+      await parts.until("Ready", () => isReady(parts.sandbox()));
+      parts.work("one");
+      await parts.until("Hibernated", () => isAsleep(parts.sandbox()));
+      assertSaved(parts, ["one"]);
+      assertClean(parts);
+      parts.ask("Touch", "wake");
+      await parts.until("Ready again", () => isReady(parts.sandbox()));
+      parts.work("two");
+      parts.delete();
+      await parts.until("gone", () => parts.sandbox() === undefined);
+      assertSaved(parts, ["one", "two"]);
+      assertClean(parts);
+    },
+  },
+  "snapshot of the running session, close": {
+    async live(parts) {
+      await parts.until("Ready", () => isReady(parts.sandbox()));
+      parts.work("one");
+      parts.ask("Snapshot", "save");
+      const result = (id: string) => parts.sandbox()?.status.requests?.find((request) => request.id === id)?.result;
+      await parts.until("answered", () => result("save") !== undefined && isReady(parts.sandbox()));
+      assert.equal(result("save")?.outcome, "Succeeded");
+      assertSaved(parts, ["one"]);
+      parts.work("two");
+      parts.ask("Close", "end");
+      await parts.until("Closed", () => isTrue(parts.sandbox()?.status.conditions, "Closed"));
+      assertSaved(parts, ["one", "two"]);
+      assert.equal(parts.sandbox()?.status.closed?.digest, parts.world().status.head?.digest);
+      assert.equal(result("end")?.digest, parts.world().status.head?.digest);
+      assert.deepEqual(parts.sandbox()?.metadata.finalizers ?? [], []);
+      assertClean(parts);
+    },
+  },
+  "mode turned to Hibernated and back": {
+    async live(parts) {
+      const mode = (value: "Running" | "Hibernated") =>
+        parts.change((sandbox) => ({ ...sandbox, spec: { ...sandbox.spec, mode: value } }));
+      await parts.until("Ready", () => isReady(parts.sandbox()));
+      parts.work("one");
+      mode("Hibernated");
+      await parts.until("Hibernated", () => isAsleep(parts.sandbox()));
+      assertSaved(parts, ["one"]);
+      assertClean(parts);
+      mode("Running");
+      await parts.until("Ready again", () => isReady(parts.sandbox()));
+      assert.equal(parts.sandbox()?.status.boot, 2);
+    },
+  },
+  "the container is killed from outside": {
+    async live(parts) {
+      await parts.until("Ready", () => isReady(parts.sandbox()));
+      parts.work("one");
+      for (const container of parts.host.containers.values()) container.state = "Exited";
+      await parts.until("Hibernated", () => isAsleep(parts.sandbox()));
+      assertSaved(parts, ["one"]);
+      assert.equal(parts.world().status.versions?.at(-1)?.reason, "Crash");
+      assertClean(parts);
+    },
+  },
+  "a throwaway image": {
+    sandbox: { spec: { image: "busybox:1" } },
+    async live(parts) {
+      await parts.until("Ready", () => isReady(parts.sandbox()));
+      parts.work("one");
+      parts.ask("Snapshot", "save");
+      await parts.until("Closed", () => isTrue(parts.sandbox()?.status.conditions, "Closed"));
+      const [request] = parts.sandbox()?.status.requests ?? [];
+      assert.equal(request?.result?.outcome, "Refused");
+      assert.equal(parts.world().status.head?.version, 0);
+      assertClean(parts);
+    },
+  },
+};
+
+for (const [name, { sandbox, live }] of Object.entries(lives)) {
+  const begin = (kill?: { index: number; when: "before" | "after" }) =>
+    memoryParts({ ...(sandbox ? { sandbox } : {}), ...(kill ? { kill } : {}) });
+
+  test(`a life: ${name}`, async () => {
+    await live(await begin());
+  });
+
+  test(`a life: ${name}; killed before and after each of its effects, the operator goes on where it was`, async () => {
+    const whole = await begin();
+    await live(whole);
+    assert.ok(whole.effects.seen.length > 10, "a life has effects to be killed at");
+    for (const [index, effect] of whole.effects.seen.entries()) {
+      for (const when of ["before", "after"] as const) {
+        const parts = await begin({ index, when });
+        try {
+          await live(parts);
+        } catch (error) {
+          throw new Error(`killed ${when} effect ${index}, ${effect}`, { cause: error });
+        }
+        assert.ok(parts.wasKilled(), `the life went by without effect ${index}, ${effect}`);
+      }
+    }
+  });
+}
+
+/** A session that works, is asked for a version, and then runs into its deadline: long enough to meet trouble anywhere. */
+async function workOn(parts: Parts): Promise<void> {
+  await parts.until("Ready", () => isReady(parts.sandbox()) || parts.wasKilled());
+  if (parts.wasKilled()) return;
+  parts.work("one");
+  parts.ask("Snapshot", "save");
+  await parts.until("asleep", () => isAsleep(parts.sandbox()) || parts.wasKilled());
+}
+
+const troubles: Record<string, (parts: Parts) => Promise<void>> = {
+  "the Sandbox is deleted": async (parts) => {
+    parts.delete();
+    await parts.until("gone", () => parts.sandbox() === undefined);
+    assertClean(parts);
+  },
+  "mode is turned to Hibernated": async (parts) => {
+    parts.change((sandbox) => ({ ...sandbox, spec: { ...sandbox.spec, mode: "Hibernated" } }));
+    await parts.until("asleep", () => isAsleep(parts.sandbox()));
+    await parts.pass();
+    assertClean(parts);
+  },
+  "it is closed": async (parts) => {
+    parts.ask("Close", "end");
+    await parts.until("Closed", () => isTrue(parts.sandbox()?.status.conditions, "Closed"));
+    await parts.pass();
+    assertClean(parts);
+  },
+  "it is deleted while its host is silent: the work is written down, and the deletion ends": async (parts) => {
+    parts.silenceHost();
+    parts.delete();
+    await parts.until("gone", () => parts.sandbox() === undefined);
+    const { rescues = [], holder, pending } = parts.world().status;
+    assert.equal(holder, undefined);
+    assert.equal(pending, undefined);
+    const recorded = parts.runtimes.peek({ name: "local" })?.status.rescues ?? [];
+    for (const id of parts.host.containers.keys()) {
+      assert.ok(
+        recorded.some(({ computeId }) => computeId === id),
+        `${id} is not written down on the Runtime`,
+      );
+      assert.ok(
+        rescues.some(({ computeId }) => computeId === id),
+        `${id} is not written down on the World`,
+      );
+    }
+  },
+  "its World is torn away and it is deleted: the deletion ends": async (parts) => {
+    parts.dropWorld();
+    parts.delete();
+    await parts.until("gone", () => parts.sandbox() === undefined);
+    const recorded = parts.runtimes.peek({ name: "local" })?.status.rescues ?? [];
+    for (const id of parts.host.containers.keys()) {
+      assert.ok(
+        recorded.some(({ computeId }) => computeId === id),
+        `${id} is not written down`,
+      );
+    }
+  },
+  "its Runtime is torn away and it is deleted: the deletion ends": async (parts) => {
+    parts.dropRuntime();
+    parts.delete();
+    await parts.until("gone", () => parts.sandbox() === undefined);
+    const { rescues = [], holder } = parts.world().status;
+    assert.equal(holder, undefined);
+    for (const id of parts.host.containers.keys()) {
+      assert.ok(
+        rescues.some(({ computeId }) => computeId === id),
+        `${id} is not written down`,
+      );
+    }
+  },
+};
+
+for (const [name, meet] of Object.entries(troubles)) {
+  test(`whenever the operator is killed, and meanwhile ${name}`, async () => {
+    const whole = await memoryParts({});
+    await workOn(whole);
+    for (const [index, effect] of whole.effects.seen.entries()) {
+      for (const when of ["before", "after"] as const) {
+        const parts = await memoryParts({ kill: { index, when } });
+        try {
+          await workOn(parts);
+          assert.ok(parts.wasKilled());
+          await meet(parts);
+        } catch (error) {
+          throw new Error(`killed ${when} effect ${index}, ${effect}`, { cause: error });
+        }
+      }
+    }
+  });
+}
+
+test("a version is saved although its tags cannot be written: those are repaired later", async () => {
+  const parts = await memoryParts({});
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  parts.work("one");
+  parts.registry.failing.set("latest", "Unavailable");
+  await parts.until("Hibernated", () => isAsleep(parts.sandbox()));
+  assert.equal(parts.world().status.head?.version, 1);
+  assertClean(parts);
+});
+
+test("a snapshot that failed, then committed as the operator was killed, is what the session's end builds on", async () => {
+  const parts = await memoryParts({});
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  parts.work("one");
+  parts.registry.failing.set("v1", "Unavailable");
+  parts.ask("Snapshot", "save");
+  await parts.until("failing", () => (parts.sandbox()?.status.operation?.attempts ?? 0) > 0);
+  parts.registry.failing.clear();
+  // The number is reserved already, so the next write of the World is the commit.
+  parts.effects.killAfter("patch World status");
+  await parts.until("killed", () => parts.wasKilled());
+  assert.equal(parts.world().status.head?.version, 1);
+  parts.work("two");
+  parts.ask("Close", "end");
+  await parts.until("Closed", () => isTrue(parts.sandbox()?.status.conditions, "Closed"));
+  assertSaved(parts, ["one", "two"]);
+  assertClean(parts);
+  const results = parts.sandbox()?.status.requests?.map(({ id, result }) => [id, result?.outcome, result?.version]);
+  assert.deepEqual(results, [
+    ["save", "Succeeded", 1],
+    ["end", "Succeeded", 2],
+  ]);
+});
