@@ -268,3 +268,21 @@ test("a snapshot that failed, then committed as the operator was killed, is what
     ["end", "Succeeded", 2],
   ]);
 });
+
+test("a session that has a version and is closed before its next boot is Ready ends in that version", async () => {
+  const parts = await memoryParts({});
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  parts.work("one");
+  await parts.until("Hibernated", () => isAsleep(parts.sandbox()));
+  parts.ask("Touch", "wake");
+  parts.effects.killAfter("patch Sandbox status");
+  await parts.until("killed", () => parts.wasKilled());
+  const compute = parts.sandbox()?.status.compute;
+  assert.equal(compute?.boot, 2);
+  assert.equal(compute?.provisionedAt, undefined);
+  parts.ask("Close", "end");
+  await parts.until("Closed", () => isTrue(parts.sandbox()?.status.conditions, "Closed"));
+  assert.equal(parts.sandbox()?.status.closed?.version, 1);
+  assertSaved(parts, ["one"]);
+  assertClean(parts);
+});

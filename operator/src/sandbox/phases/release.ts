@@ -1,12 +1,18 @@
 /** After the version was read back (or the work was discarded as asked): compute goes, the hold ends, the books are closed. */
-import type { SandboxOperation, SandboxRequest, SandboxRequestResult } from "@agentworlds/crds";
+import type {
+  Sandbox,
+  SandboxOperation,
+  SandboxRequest,
+  SandboxRequestResult,
+  VersionPointer,
+} from "@agentworlds/crds";
 import { isNotFound } from "../../kube/errors.ts";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import { letGoUnused } from "../hold.ts";
 import { openRequests } from "../judge.ts";
 import { isoNow, recordFinalizer, recordProgress, type SandboxStatusPatch } from "../record.ts";
-import { answer } from "../requests.ts";
+import { answer, answerEnd } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
 import type { SandboxScope } from "../scope.ts";
 import { dropCapture } from "./hibernate.ts";
@@ -65,8 +71,8 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
   const isPublished = operation.stage === "Committed";
   // A throwaway session has nothing to come back to: its end is its close.
   const isClosed = operation.verb === "Close" || sandbox.spec.image !== undefined;
-  const served = [...openRequests(sandbox, "Snapshot"), ...(isClosed ? openRequests(sandbox, "Close") : [])];
-  const mayWake = !isClosed;
+  const ending = versionOf(operation);
+  const last = ending ?? lastVersion(sandbox);
   return {
     ...endedFields(scope, operation),
     lastEnding: {
@@ -75,18 +81,20 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
       outcome: isPublished ? "Published" : "Discarded",
       message: isPublished
         ? `${versionTag(operation.version ?? 0)} is ${operation.digest}`
-        : "nothing of this session was saved",
+        : "nothing of this boot was saved",
       at,
     },
-    requests: answer(sandbox, mayWake ? served : (sandbox.status?.requests ?? []), { ...published(operation), at }),
-    ...(isClosed ? { closed: { ...savedVersion(operation), at } } : {}),
+    requests: answerEnd(sandbox, { isClosed, published: ending, last, at }),
+    ...(isClosed ? { closed: { ...last, at } } : {}),
   };
 }
 
-const savedVersion = (operation: SandboxOperation) => ({
-  ...(operation.version === undefined ? {} : { version: operation.version }),
-  ...(operation.digest === undefined ? {} : { digest: operation.digest }),
-});
+const versionOf = ({ version, digest }: SandboxOperation): VersionPointer | undefined =>
+  digest === undefined ? undefined : { digest, ...(version === undefined ? {} : { version }) };
+
+/** What the session published before, in this boot or an earlier one. */
+const lastVersion = ({ status }: Sandbox): VersionPointer | undefined =>
+  status?.lastSnapshot && { version: status.lastSnapshot.version, digest: status.lastSnapshot.digest };
 
 /** Fields of a boot that is over. */
 function endedFields(scope: SandboxScope, operation: SandboxOperation | undefined): SandboxStatusPatch {
@@ -133,11 +141,10 @@ export async function closeAsleep(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.goal.kind !== "closeAsleep") return CONTINUE;
   const at = isoNow(scope);
   await recordProgress(scope, (sandbox) => {
-    const last = sandbox.status?.lastSnapshot;
-    const saved = last ? { version: last.version, digest: last.digest } : {};
+    const last = lastVersion(sandbox);
     return {
-      closed: { ...saved, at },
-      requests: answer(sandbox, sandbox.status?.requests ?? [], { outcome: "Succeeded", ...saved, at }),
+      closed: { ...last, at },
+      requests: answerEnd(sandbox, { isClosed: true, published: undefined, last, at }),
     };
   });
   scope.goal = { kind: "finished" };
