@@ -39,8 +39,8 @@ interface RuntimeScope {
   readonly context: ReconcileContext;
   /** The object as last read or written in this pass. */
   runtime: Runtime;
-  /** Set by `probe`. */
-  probes: readonly HostProbe[];
+  /** Set by `probe`; absent: nobody was asked in this pass, so nothing is known anew. */
+  probes?: readonly HostProbe[];
   /** Set by `sweep`: rescues whose container was removed. */
   over: readonly RuntimeRescue[];
 }
@@ -61,7 +61,7 @@ export function reconcileRuntimes(dependencies: RuntimeDependencies): Reconcile 
     const { name } = scope.runtime.metadata;
     const now = scope.context.clock.now();
     if (now - (sweptAt.get(name) ?? Number.NEGATIVE_INFINITY) < SWEEP_EVERY_MS) return CONTINUE;
-    for (const probed of scope.probes) if ("facts" in probed) await sweepOne(scope, probed.name);
+    for (const probed of scope.probes ?? []) if ("facts" in probed) await sweepOne(scope, probed.name);
     sweptAt.set(name, now);
     return CONTINUE;
   }
@@ -79,7 +79,7 @@ export function reconcileRuntimes(dependencies: RuntimeDependencies): Reconcile 
       sweptAt.delete(key);
       return {};
     }
-    const scope: RuntimeScope = { dependencies, context, runtime, probes: [], over: [] };
+    const scope: RuntimeScope = { dependencies, context, runtime, over: [] };
     return runPhases({ phases, scope, context, finish: summarise });
   };
 }
@@ -167,9 +167,10 @@ async function summarise(scope: RuntimeScope, outcome: PassOutcome): Promise<Rec
   const { dependencies, context } = scope;
   if (outcome.kind === "stopped" || context.signal.aborted) return {};
   if (outcome.kind === "failed" && isConflict(outcome.error)) return {};
-  const { runtime } = scope;
+  const { runtime, probes } = scope;
+  if (!probes) return {};
   const derived = deriveRuntimeStatus(runtime, {
-    probes: scope.probes,
+    probes,
     sandboxes: dependencies.sandboxes.list(),
     now: context.clock.now(),
   });

@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Runtime, Sandbox } from "@agentworlds/crds";
+import { RUNTIMES, SANDBOXES } from "../kube/resource-types.ts";
+import { silentLog } from "../reconciler/log.ts";
+import { createTestClock } from "../reconciler/test-clock.ts";
+import type { HostFacts, RuntimeDriver } from "./contract.ts";
+import { RUNTIME_FINALIZER, reconcileRuntimes } from "./controller.ts";
+import { RuntimeError } from "./errors.ts";
+import { memoryResource } from "./memory-resource.ts";
+import { createRuntimeRescues } from "./rescues.ts";
+import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.ts";
+
+const facts: HostFacts = { version: "27.5", platform: "linux/amd64", capabilities: ["exec"], cpus: 1, memoryBytes: 1 };
+const DAY_MS = 86_400_000;
+
+function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[] = []) {
+  const runtimes = memoryResource<Runtime>(RUNTIMES, [runtimeOf(parts)]);
+  const clock = createTestClock(T0);
+  const host = { isSilent: false, probes: 0, sweeps: 0 };
+  const never = (): never => {
+    throw new TypeError("the Runtime controller makes no such call");
+  };
+  const driver: RuntimeDriver = {
+    pull: never,
+    create: never,
+    inspect: never,
+    exec: never,
+    readFile: never,
+    writeFile: never,
+    freeze: never,
+    thaw: never,
+    commit: never,
+    push: never,
+    forgetCommit: never,
+    stop: never,
+    remove: never,
+    close: never,
+    probe: async () => {
+      host.probes += 1;
+      if (host.isSilent) throw new RuntimeError("HostUnreachable", "connect ECONNREFUSED");
+      return facts;
+    },
+    list: async () => {
+      host.sweeps += 1;
+      return [];
+    },
+    pruneImages: async () => [],
+  };
+  const reconcile = reconcileRuntimes({
+    installation: "install",
+    runtimes: { get: (name) => runtimes.peek({ name }) },
+    sandboxes: { list: () => sandboxes },
+    runtimeClient: runtimes,
+    sandboxClient: memoryResource<Sandbox>(SANDBOXES, sandboxes),
+    drivers: { driverFor: async () => driver, close: async () => undefined },
+    rescues: createRuntimeRescues(runtimes),
+    forgetRescue: async () => undefined,
+    imagePrefix: "registry/worlds/install",
+    log: silentLog,
+  });
+  const pass = () => reconcile("local", { signal: new AbortController().signal, clock, reconcileId: "test" });
+  return { runtimes, clock, host, pass, now: () => runtimes.peek({ name: "local" }) };
+}
+
+test("a first pass guards the Runtime, asks its hosts and says when to ask again", async () => {
+  const { pass, now } = setup();
+  assert.deepEqual(await pass(), { requeueAfterMs: 30_000 });
+  assert.deepEqual(now()?.metadata.finalizers, [RUNTIME_FINALIZER]);
+  assert.equal(now()?.status.platform, "linux/amd64");
+  assert.equal(now()?.status.hostsReachable, "1/1");
+});
+
+test("a settled Runtime causes no write", async () => {
+  const { runtimes, clock, pass } = setup();
+  await pass();
+  const before = runtimes.writes.length;
+  clock.jump(30_000);
+  await pass();
+  clock.jump(30_000);
+  await pass();
+  assert.equal(runtimes.writes.length, before);
+});
+
+test("hosts are asked in every pass and looked through every ten minutes", async () => {
+  const { clock, host, pass } = setup();
+  await pass();
+  clock.jump(599_000);
+  await pass();
+  assert.deepEqual([host.probes, host.sweeps], [2, 1]);
+  clock.jump(1_000);
+  await pass();
+  assert.deepEqual([host.probes, host.sweeps], [3, 2]);
+});
+
+test("a silent host is not looked through, and is named", async () => {
+  const { host, pass, now } = setup();
+  host.isSilent = true;
+  await pass();
+  assert.equal(host.sweeps, 0);
+  assert.equal(now()?.status.hosts?.[0]?.message, "connect ECONNREFUSED");
+});
+
+test("a pass that fails before it has asked the hosts says nothing about them", async () => {
+  const { runtimes, host, pass, now } = setup({
+    status: { hosts: [{ name: "a", state: "Reachable", used: 0 }], hostsReachable: "1/1" },
+  });
+  runtimes.loseNextAnswer(false);
+  await assert.rejects(pass(), { name: "ConnectionError" });
+  assert.equal(host.probes, 0);
+  assert.deepEqual(now()?.status.hosts, [{ name: "a", state: "Reachable", used: 0 }]);
+});
+
+const deleted = { deletionTimestamp: at(0), finalizers: [RUNTIME_FINALIZER] };
+const session = sandboxOf({
+  status: { boot: 1, compute: { runtime: "local", host: "a", id: "aw-sandbox-uid-1", boot: 1 } },
+});
+
+test("a deleted Runtime without compute goes at once", async () => {
+  const { pass, now } = setup({ metadata: deleted });
+  await pass();
+  assert.deepEqual(now()?.metadata.finalizers, []);
+});
+
+test("a deleted Runtime stays while compute exists there, and not for ever", async () => {
+  const { clock, pass, now } = setup({ metadata: deleted }, [session]);
+  await pass();
+  assert.deepEqual(now()?.metadata.finalizers, [RUNTIME_FINALIZER]);
+  clock.jump(DAY_MS);
+  await pass();
+  assert.deepEqual(now()?.metadata.finalizers, []);
+});
+
+test("a Runtime that is gone is no work", async () => {
+  const { runtimes, pass } = setup();
+  runtimes.drop({ name: "local" });
+  assert.deepEqual(await pass(), {});
+});
