@@ -4,16 +4,26 @@ import { buffer } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { extract, pack } from "tar-stream";
 import { z } from "zod";
+import type { Clock } from "../../reconciler/clock.ts";
 import { RuntimeError } from "../errors.ts";
 import { HELPER_FILE, HELPER_MOUNT, HELPER_PATH, type HelperBinary } from "../helper.ts";
+import { createOrFind } from "./claim-name.ts";
+import type { Containers } from "./containers.ts";
 import { tolerate } from "./engine-errors.ts";
-import { Images } from "./images.ts";
+import type { Images } from "./images.ts";
 import { HELPER_LABEL } from "./labels.ts";
 import type { EngineTransport } from "./transport.ts";
 
 /** Name of the volume, and of its carrier, for one version of the helper. */
 export const helperVolumeName = (helper: Pick<HelperBinary, "version">): string =>
   `agentworlds-helper-${helper.version}`;
+
+export interface HelperVolumeParts {
+  readonly transport: EngineTransport;
+  readonly containers: Containers;
+  readonly images: Images;
+  readonly clock: Clock;
+}
 
 const HELPER_IMAGE = "agentworlds/helper";
 const createdVolume = z.object({ Name: z.string() });
@@ -26,10 +36,11 @@ const createdVolume = z.object({ Name: z.string() });
  * from a tar, so that no registry is needed. The carrier stays, because a volume that a container uses is not pruned.
  */
 export async function ensureHelperVolume(
-  transport: EngineTransport,
+  parts: HelperVolumeParts,
   helper: HelperBinary,
   signal: AbortSignal,
 ): Promise<string> {
+  const { transport } = parts;
   const name = helperVolumeName(helper);
   const labels = { [HELPER_LABEL]: helper.version };
   await transport.json(
@@ -37,7 +48,7 @@ export async function ensureHelperVolume(
     { method: "POST", path: "/volumes/create", json: { Name: name, Labels: labels } },
     signal,
   );
-  await ensureCarrier(transport, helper, signal);
+  await ensureCarrier(parts, helper, signal);
   if ((await storedSha256(transport, name, signal)) === helper.sha256) return name;
   const tar = await helperTar(helper, HELPER_FILE);
   const query = { path: HELPER_MOUNT };
@@ -47,18 +58,14 @@ export async function ensureHelperVolume(
   return name;
 }
 
-async function ensureCarrier(transport: EngineTransport, helper: HelperBinary, signal: AbortSignal): Promise<void> {
+async function ensureCarrier(parts: HelperVolumeParts, helper: HelperBinary, signal: AbortSignal): Promise<void> {
+  const { containers, images } = parts;
   const name = helperVolumeName(helper);
-  const path = `/containers/${name}/json`;
-  const isThere = await transport
-    .json(z.object({ Id: z.string() }), { method: "GET", path }, signal)
-    .catch(tolerate(404));
-  if (isThere !== undefined) return;
-  const images = new Images(transport);
+  if ((await containers.inspect(name, signal)) !== undefined) return;
   const image = { repository: HELPER_IMAGE, reference: helper.version };
   if ((await images.inspect(`${HELPER_IMAGE}:${helper.version}`, signal)) === undefined)
     await images.import(image, await helperTar(helper, HELPER_PATH.slice(1)), signal);
-  const json = {
+  const config = {
     Image: `${HELPER_IMAGE}:${helper.version}`,
     Cmd: [HELPER_PATH, "version"],
     Labels: { [HELPER_LABEL]: helper.version },
@@ -69,10 +76,7 @@ async function ensureCarrier(transport: EngineTransport, helper: HelperBinary, s
       Mounts: [{ Type: "volume", Source: name, Target: HELPER_MOUNT, VolumeOptions: { NoCopy: true } }],
     },
   };
-  // 409: another process made it between the look and the create.
-  await transport
-    .done({ method: "POST", path: "/containers/create", query: { name }, json, ms: 60_000 }, signal)
-    .catch(tolerate(409));
+  await createOrFind(parts, { name, config }, signal);
 }
 
 /** Digest of the helper as the volume holds it, or undefined when it holds none. */

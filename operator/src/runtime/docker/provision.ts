@@ -4,10 +4,11 @@ import { type ComputeSpec, computeName, type Platform } from "../contract.ts";
 import { RuntimeError } from "../errors.ts";
 import type { HelperBinary } from "../helper.ts";
 import { hostFacts, hostInfo } from "./capabilities.ts";
+import { createOrFind } from "./claim-name.ts";
 import { containerConfig } from "./container-config.ts";
 import { type Containers, observe } from "./containers.ts";
 import { withoutCredentials } from "./credentials.ts";
-import { EngineRefused, isStatus, refusedAs } from "./engine-errors.ts";
+import { EngineRefused, refusedAs } from "./engine-errors.ts";
 import { ensureHelperVolume } from "./helper-volume.ts";
 import type { Images, InspectedImage } from "./images.ts";
 import { isSameBoot } from "./labels.ts";
@@ -36,10 +37,6 @@ export interface Provisioned {
 /** Making network and helper volume on a host that has neither, the first time including the helper's compilation. */
 const PREPARE_MS = 6 * 60_000;
 
-/** How often, and with what pause, a name is tried that is taken by nothing visible: 10 s in all. */
-const NAME_ATTEMPTS = 100;
-const NAME_PAUSE_MS = 100;
-
 /** Brings the container of a boot into being, exactly once, and what it needs on its host. */
 export class Provisioner {
   readonly #parts: ProvisionerParts;
@@ -52,7 +49,7 @@ export class Provisioner {
     this.#helperVolume = new Remembered(async (signal) => {
       const info = await transport.json(hostInfo, { method: "GET", path: "/info" }, signal);
       const helper = await parts.helper(hostFacts(info).platform, signal);
-      return await ensureHelperVolume(transport, helper, signal);
+      return await ensureHelperVolume(parts, helper, signal);
     }, PREPARE_MS);
     this.#isolatedNetwork = new Remembered((signal) => ensureNetwork(transport, signal), PREPARE_MS);
   }
@@ -65,7 +62,7 @@ export class Provisioner {
       spec.isolation.network === "None" ? "none" : await refusedAs("HostRefused", this.#isolatedNetwork.get(signal));
     const name = computeName(spec.owner);
     const observed = async () => observe(await refusedAs("HostRefused", containers.inspect(name, signal))).state;
-    await this.#createOrAdopt(name, { spec, config: containerConfig(spec, { helperVolume, network }) }, signal);
+    await this.#createOrAdopt(spec, containerConfig(spec, { helperVolume, network }), signal);
     if ((await observed()) === "Created") await this.#start(name, signal);
     return { id: name, isRunning: (await observed()) === "Running", user: image.Config?.User ?? "" };
   }
@@ -87,26 +84,15 @@ export class Provisioner {
     throw new RuntimeError("ImageUnavailable", `${image} was pulled and is not there: is it for another platform?`);
   }
 
-  async #createOrAdopt(
-    name: string,
-    { spec, config }: { spec: ComputeSpec; config: unknown },
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { containers } = this.#parts;
-    for (let attempt = 0; attempt < NAME_ATTEMPTS; attempt++) {
-      try {
-        return await containers.create(name, config, signal);
-      } catch (error) {
-        if (!isStatus(error, 409)) throw this.#refused("the container cannot be created", error);
-      }
-      const existing = await refusedAs("HostRefused", containers.inspect(name, signal));
-      if (existing !== undefined && isSameBoot(existing.Config.Labels, spec.owner)) return;
-      if (existing !== undefined)
-        throw new RuntimeError("ComputeConflict", `the host has a container ${name} that is not this boot's`);
-      // An engine reserves a name before it shows the container and releases it after it no longer does.
-      await this.#parts.clock.sleep(NAME_PAUSE_MS, signal);
+  async #createOrAdopt(spec: ComputeSpec, config: unknown, signal: AbortSignal): Promise<void> {
+    const name = computeName(spec.owner);
+    try {
+      const existing = await createOrFind(this.#parts, { name, config }, signal);
+      if (existing === undefined || isSameBoot(existing.Config.Labels, spec.owner)) return;
+    } catch (error) {
+      throw this.#refused("the container cannot be created", error);
     }
-    throw new RuntimeError("HostRefused", `the host keeps the name ${name} for a container that it does not show`);
+    throw new RuntimeError("ComputeConflict", `the host has a container ${name} that is not this boot's`);
   }
 
   async #start(name: string, signal: AbortSignal): Promise<void> {

@@ -6,6 +6,7 @@ import type { EngineAddress } from "./address.ts";
 import { startDeadline } from "./deadline.ts";
 import { EngineRefused, hostUnreachable, readMessage } from "./engine-errors.ts";
 import { type Hijacked, hijack } from "./hijack.ts";
+import { Remembered } from "./remembered.ts";
 
 /** Deadline of a call that an idle engine answers at once. */
 export const SHORT_MS = 15_000;
@@ -36,7 +37,7 @@ type ApiVersion = readonly [major: number, minor: number];
 export class EngineTransport {
   readonly #agent: Agent;
   readonly #origin: string;
-  #negotiated: Promise<string> | undefined;
+  readonly #version = new Remembered((signal) => this.#negotiate(signal), 2 * SHORT_MS);
 
   constructor(address: EngineAddress) {
     const tls = address.kind === "tcp" ? address.tls : undefined;
@@ -132,19 +133,15 @@ export class EngineTransport {
     }
   }
 
-  /** Asked once; a failure is not remembered. */
   async #versioned(path: string, signal: AbortSignal): Promise<string> {
-    this.#negotiated ??= this.#negotiate(signal).catch((error: unknown) => {
-      this.#negotiated = undefined;
-      throw error;
-    });
-    return `/v${await this.#negotiated}${path}`;
+    return `/v${await this.#version.get(signal)}${path}`;
   }
 
   async #negotiate(signal: AbortSignal): Promise<string> {
     const call: EngineCall = { method: "GET", path: "/_ping" };
-    const response = await this.#send(call, call.path, signal);
-    await collect(call, response, signal);
+    using deadline = startDeadline({ parent: signal, ms: SHORT_MS, what: nameOf(call) });
+    const response = await this.#send(call, call.path, deadline.signal);
+    await collect(call, response, deadline.signal);
     const header = response.headers["api-version"];
     const offered = typeof header === "string" ? parseVersion(header) : undefined;
     if (response.statusCode !== 200 || offered === undefined)
