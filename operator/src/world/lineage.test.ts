@@ -221,17 +221,29 @@ test("a session boots from head, or from the version it names, or not at all", (
 });
 
 /**
- * A World and sessions that publish to it, each a small process that may die between any two steps and begin again with the
- * same operation id, as a restarted operator does.
+ * A World and sessions that publish to it. Each session's operator may die between any two steps and begin again with the same
+ * operation id; the one that died may still get a last commit through. Holds end at any time, politely or not.
  */
-const OPERATIONS = ["a", "b", "c"];
+const SESSIONS = ["a", "b", "c"];
 
-type Step = { readonly operation: string; readonly do: "reserve" | "commit" | "abandon" | "crash" | "hold" | "letGo" };
+interface Step {
+  readonly session: string;
+  readonly do: "hold" | "letGo" | "reserve" | "commit" | "lateCommit" | "abandon" | "crash";
+}
+
+interface Belief {
+  readonly version: number;
+  readonly base: WorldVersion["digest"] | undefined;
+}
 
 interface Publisher {
-  /** What this process believes to have reserved. A crash forgets it. */
-  believed?: { version: number; base: WorldVersion["digest"] | undefined };
-  /** How often this session has published; part of the operation id, because a later snapshot is another operation. */
+  /** What the session's work is based on: head when it took hold, then its own versions. */
+  base?: WorldVersion["digest"] | undefined;
+  /** What the operator believes to have reserved. A crash forgets it. */
+  believed?: Belief;
+  /** What an operator that died believed. */
+  late?: Belief;
+  /** How often this session has published; part of the operation id, because its next snapshot is another operation. */
   round: number;
 }
 
@@ -240,18 +252,34 @@ class Lineage {
   /** Every commit that was carried out, in order. */
   readonly committed: { operation: string; version: number }[] = [];
   readonly reservedNumbers: number[] = [];
-  readonly publishers = new Map(OPERATIONS.map((operation): [string, Publisher] => [operation, { round: 0 }]));
+  readonly publishers = new Map(SESSIONS.map((session): [string, Publisher] => [session, { round: 0 }]));
 
-  take({ operation: uid, do: what }: Step): void {
-    const publisher = this.publishers.get(uid) ?? { round: 0 };
-    const operation = `${uid}-${publisher.round}`;
-    if (what === "hold") this.#hold(uid);
-    else if (what === "letGo") this.#letGo(uid, operation);
-    else if (what === "crash") delete publisher.believed;
-    else if (what === "reserve") this.#reserve(uid, operation, publisher);
-    else if (what === "abandon") {
-      if (this.status.pending?.operation === operation) this.#write({ pending: null });
-    } else this.#commit(operation, publisher);
+  take({ session, do: what }: Step): void {
+    const publisher = this.publishers.get(session) ?? { round: 0 };
+    const operation = `${session}-${publisher.round}`;
+    switch (what) {
+      case "hold":
+        this.#hold(session, publisher);
+        break;
+      case "letGo":
+        this.#letGo(session);
+        break;
+      case "reserve":
+        this.#reserve(session, operation, publisher);
+        break;
+      case "commit":
+        this.#commit(operation, publisher.believed);
+        break;
+      case "lateCommit":
+        this.#commit(operation, publisher.late);
+        break;
+      case "abandon":
+        if (this.status.pending?.operation === operation) this.#write({ pending: null });
+        break;
+      case "crash":
+        if (publisher.believed) publisher.late = publisher.believed;
+        delete publisher.believed;
+    }
   }
 
   #write({ pending, ...fields }: { [Field in keyof WorldStatus]?: WorldStatus[Field] | null }): void {
@@ -260,28 +288,29 @@ class Lineage {
     this.status = { ...rest, ...(fields as Partial<WorldStatus>), ...(next ? { pending: next } : {}) };
   }
 
-  #hold(uid: string): void {
+  #hold(uid: string, publisher: Publisher): void {
     const verdict = judgeHold(this.status, { sandbox: uid, uid, causedBy: { user: "ada" }, at: at(0) });
-    if (verdict.kind === "hold") this.#write({ holder: verdict.holder });
+    if (verdict.kind !== "hold") return;
+    this.#write({ holder: verdict.holder });
+    publisher.base = this.status.head?.digest;
   }
 
-  /** The controller lets go only when no work is left unpublished. */
-  #letGo(uid: string, operation: string): void {
-    if (this.status.holder?.uid !== uid || this.status.pending?.operation === operation) return;
+  #letGo(uid: string): void {
+    if (this.status.holder?.uid !== uid) return;
     const { holder: _, ...rest } = this.status;
     this.status = rest;
   }
 
   #reserve(uid: string, operation: string, publisher: Publisher): void {
-    const base = this.status.head?.digest;
     const verdict = judgeReservation(this.status, {
       operation,
       sandbox: { name: uid, uid },
-      ...(base === undefined ? {} : { base }),
+      ...(publisher.base === undefined ? {} : { base: publisher.base }),
       at: at(this.committed.length),
     });
     if (verdict.kind === "committed") {
       publisher.round += 1;
+      publisher.base = verdict.version.digest;
       delete publisher.believed;
       return;
     }
@@ -293,9 +322,9 @@ class Lineage {
     publisher.believed = { version: verdict.pending.version, base: verdict.pending.base };
   }
 
-  #commit(operation: string, publisher: Publisher): void {
-    if (!publisher.believed) return;
-    const { version, base } = publisher.believed;
+  #commit(operation: string, belief: Belief | undefined): void {
+    if (!belief) return;
+    const { version, base } = belief;
     const made = versionOf(version, { operation, ...(base === undefined ? {} : { parent: base }) });
     const verdict = judgeCommit(this.status, operation, made, `registry/lab@${made.digest}`);
     if (verdict.kind !== "commit") return;
@@ -306,8 +335,8 @@ class Lineage {
 
 test("however reservations, commits, failures and crashes interleave: numbers only grow, head is the last commit, nothing is lost or made twice", () => {
   const step: fc.Arbitrary<Step> = fc.record({
-    operation: fc.constantFrom(...OPERATIONS),
-    do: fc.constantFrom("reserve", "reserve", "commit", "commit", "abandon", "crash", "hold", "letGo"),
+    session: fc.constantFrom(...SESSIONS),
+    do: fc.constantFrom("hold", "hold", "letGo", "reserve", "reserve", "commit", "lateCommit", "abandon", "crash"),
   });
   let commits = 0;
   fc.assert(
@@ -319,6 +348,8 @@ test("however reservations, commits, failures and crashes interleave: numbers on
         const { versions = [], head, nextVersion = 0, pending } = lineage.status;
         assert.ok(nextVersion >= (before.nextVersion ?? 0), "a burned number does not come back");
         if (pending) assert.ok(pending.version < nextVersion && pending.version > (head?.version ?? -1));
+        const isCommitted = lineage.committed.some(({ operation }) => operation === pending?.operation);
+        assert.ok(!isCommitted, "an operation that has its version reserves nothing more");
         if (before.pending && pending) assert.deepEqual(pending, before.pending, "a reservation is never replaced");
         assert.deepEqual(
           versions.slice(1).map(({ operation, version }) => ({ operation, version })),
