@@ -63,8 +63,9 @@ async function ensureCarrier(parts: HelperVolumeParts, helper: HelperBinary, sig
   const name = helperVolumeName(helper);
   if ((await containers.inspect(name, signal)) !== undefined) return;
   const image = { repository: HELPER_IMAGE, reference: helper.version };
+  const label = [HELPER_LABEL, helper.version] as const;
   if ((await images.inspect(`${HELPER_IMAGE}:${helper.version}`, signal)) === undefined)
-    await images.import(image, await helperTar(helper, HELPER_PATH.slice(1)), signal);
+    await images.import(image, { tar: await helperTar(helper, HELPER_PATH.slice(1)), label }, signal);
   const config = {
     Image: `${HELPER_IMAGE}:${helper.version}`,
     Cmd: [HELPER_PATH, "version"],
@@ -77,6 +78,8 @@ async function ensureCarrier(parts: HelperVolumeParts, helper: HelperBinary, sig
     },
   };
   await createOrFind(parts, { name, config }, signal);
+  // Of imports at the same time the last one has the name. A prune that runs already (409) does the same work.
+  await images.pruneNameless(label, signal).catch(tolerate(409));
 }
 
 /** Digest of the helper as the volume holds it, or undefined when it holds none. */

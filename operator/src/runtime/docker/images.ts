@@ -57,10 +57,21 @@ export class Images {
     await this.#follow({ path: "/images/create", query, headers }, signal);
   }
 
-  /** An image made of a tar of its files. */
-  async import(name: ImageReference, tar: Uint8Array | Readable, signal: AbortSignal): Promise<void> {
-    const query = { fromSrc: "-", repo: name.repository, tag: name.reference };
+  /** An image made of a tar of its files, with one label. */
+  async import(
+    name: ImageReference,
+    { tar, label }: { tar: Uint8Array | Readable; label: readonly [key: string, value: string] },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const changes = `LABEL ${label[0]}=${label[1]}`;
+    const query = { fromSrc: "-", repo: name.repository, tag: name.reference, changes };
     await this.#follow({ path: "/images/create", query, tar }, signal);
+  }
+
+  /** Removes images that carry the label and have lost their name, unless a container uses them. */
+  async pruneNameless([key, value]: readonly [key: string, value: string], signal: AbortSignal): Promise<void> {
+    const query = { filters: JSON.stringify({ dangling: ["true"], label: [`${key}=${value}`] }) };
+    await this.#transport.done({ method: "POST", path: "/images/prune", query, ms: 60_000 }, signal);
   }
 
   async push(name: ImageReference, login: RegistryLogin | undefined, signal: AbortSignal): Promise<void> {
