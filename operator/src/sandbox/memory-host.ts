@@ -1,0 +1,114 @@
+/**
+ * A container host in memory, for tests: a container's filesystem is the list of what was worked in it, and a layer holds one
+ * entry.
+ */
+import { type Descriptor, type Digest, MEDIA_TYPES } from "../registry/contract.ts";
+import type { ComputeOwner, ObservedCompute, RuntimeDriver } from "../runtime/contract.ts";
+import { computeName } from "../runtime/contract.ts";
+import { RuntimeError } from "../runtime/errors.ts";
+import { digestOf } from "../snapshot/image-config.ts";
+import type { MemoryRegistry } from "../snapshot/memory-registry.ts";
+import type { Effects } from "./counted-effects.ts";
+
+interface Container {
+  readonly owner: ComputeOwner;
+  state: "Running" | "Frozen" | "Exited";
+  readonly work: string[];
+}
+
+const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
+const layerOf = (entry: string): Descriptor => {
+  const bytes = bytesOf(entry);
+  return { mediaType: MEDIA_TYPES.ociLayerGzip, digest: digestOf(bytes), size: bytes.byteLength };
+};
+
+/** One container host and the registry it pushes to. */
+export class MemoryHost {
+  readonly containers = new Map<string, Container>();
+  readonly commits = new Map<string, readonly string[]>();
+  readonly registry: MemoryRegistry;
+  readonly driver: RuntimeDriver;
+
+  constructor(effects: Effects, registry: MemoryRegistry) {
+    this.registry = registry;
+    const never = (): never => {
+      throw new TypeError("the Sandbox controller makes no such call");
+    };
+    const running = (id: string): Container => {
+      const found = this.containers.get(id);
+      if (!found) throw new RuntimeError("ComputeNotFound", `no container ${id}`);
+      return found;
+    };
+    const become = (id: string, state: Container["state"]): void => {
+      running(id).state = state;
+    };
+    this.driver = {
+      probe: never,
+      exec: never,
+      readFile: never,
+      writeFile: never,
+      list: never,
+      pruneImages: never,
+      close: never,
+      inspect: (id) => effects.read(async () => this.#inspect(id)),
+      pull: (image) => effects.write(`pull ${image.split("@")[1] ? "digest" : image}`, async () => undefined),
+      create: (spec) =>
+        effects.write("create", async () => {
+          const id = computeName(spec.owner);
+          const known = this.containers.get(id);
+          const work = known ? known.work : this.worked(spec.image.split("@")[1] ?? "");
+          this.containers.set(id, { owner: spec.owner, state: "Running", work });
+          return id;
+        }),
+      freeze: (id) => effects.write("freeze", async () => become(id, "Frozen")),
+      thaw: (id) => effects.write("thaw", async () => become(id, "Running")),
+      stop: (id) => effects.write("stop", async () => become(id, "Exited")),
+      remove: (id) => effects.write("remove", async () => void this.containers.delete(id)),
+      commit: (id, localName) =>
+        effects.write("commit", async () => {
+          if (!this.commits.has(localName)) this.commits.set(localName, [...running(id).work]);
+          return { imageId: localName };
+        }),
+      push: (localName, { tag }) => effects.write("push", async () => this.#push(localName, tag)),
+      forgetCommit: (localName) => effects.write("forgetCommit", async () => void this.commits.delete(localName)),
+    };
+  }
+
+  /** What a container of this image begins with. */
+  worked(digest: string): string[] {
+    const manifest = JSON.parse(new TextDecoder().decode(this.registry.manifests.get(digest)));
+    return manifest.layers.map((layer: Descriptor) => new TextDecoder().decode(this.registry.blobs.get(layer.digest)));
+  }
+
+  #inspect(id: string): ObservedCompute {
+    const found = this.containers.get(id);
+    if (!found) return { state: "Absent" };
+    if (found.state === "Exited") return { state: "Exited", exitCode: 137, outOfMemory: false, finishedAt: undefined };
+    return { state: found.state, startedAt: undefined };
+  }
+
+  async #push(localName: string, tag: string): Promise<void> {
+    const work = this.commits.get(localName);
+    if (!work) throw new RuntimeError("PushFailed", `no image ${localName}`);
+    await putImage(this.registry, work, tag);
+  }
+}
+
+/** An image of these layers, under a tag. */
+export async function putImage(registry: MemoryRegistry, work: readonly string[], tag: string): Promise<Digest> {
+  const { signal } = new AbortController();
+  for (const entry of work) await registry.client.putBlob("", bytesOf(entry), signal);
+  const layers = work.map(layerOf);
+  const config = bytesOf(
+    JSON.stringify({
+      architecture: "amd64",
+      os: "linux",
+      rootfs: { type: "layers", diff_ids: layers.map(({ digest }) => digest) },
+    }),
+  );
+  await registry.client.putBlob("", config, signal);
+  const mediaType = MEDIA_TYPES.ociManifest;
+  const descriptor = { mediaType: MEDIA_TYPES.ociConfig, digest: digestOf(config), size: config.byteLength };
+  const manifest = bytesOf(JSON.stringify({ schemaVersion: 2, mediaType, config: descriptor, layers }));
+  return registry.client.putManifest("", tag, { mediaType, bytes: manifest }, signal);
+}
