@@ -9,6 +9,7 @@ import { createControllerRole } from "../../operator/src/process/controllers.ts"
 import { openDrivers } from "../../operator/src/process/drivers.ts";
 import { createMirrors } from "../../operator/src/process/mirror.ts";
 import { openRegistries } from "../../operator/src/process/registries.ts";
+import { type Clock, systemClock } from "../../operator/src/reconciler/clock.ts";
 import { noMetrics } from "../../operator/src/reconciler/metrics.ts";
 import { createLogger } from "../../operator/src/telemetry/logger.ts";
 import { CrashGate, crashingDriver, crashingKube, crashingRegistry } from "./crash.ts";
@@ -18,7 +19,10 @@ import { eventually } from "./wait.ts";
 export interface Ground {
   readonly kubeconfigPath: string;
   readonly registryUrl: string;
+  /** The engine, for the test itself. */
   readonly dockerHost: string;
+  /** The engine as the Runtime names it. */
+  readonly endpoint: string;
 }
 
 /** A cluster with the CRDs, a Runtime `local` and a client. */
@@ -46,7 +50,7 @@ export async function openSite(ground: Ground, signal: AbortSignal): Promise<Sit
       apiVersion: "agentworlds.dev/v1alpha1",
       kind: "Runtime",
       metadata: { name: "local" },
-      spec: { selection: "Default", docker: { hosts: [{ name: "here", endpoint: ground.dockerHost }] } },
+      spec: { selection: "Default", docker: { hosts: [{ name: "here", endpoint: ground.endpoint }] } },
     },
     { signal },
   );
@@ -88,7 +92,7 @@ export function testConfig(ground: Ground, settings: Partial<Record<keyof Config
 /** Runs the controllers in this process on real parts; `gate` lets them die at a chosen effect. */
 export async function startControllers(
   site: Site,
-  options: { gate?: CrashGate; config?: Config; log?: "debug" | "info" | "warn" | "error" } = {},
+  options: { gate?: CrashGate; config?: Config; clock?: Clock; log?: "debug" | "info" | "warn" | "error" } = {},
 ): Promise<RunningControllers> {
   const gate = options.gate ?? new CrashGate();
   const config = options.config ?? testConfig(site.ground);
@@ -115,6 +119,7 @@ export async function startControllers(
     metrics: noMetrics,
     log,
     identity: "test",
+    clock: options.clock ?? systemClock,
   });
   const cachesEnd = new AbortController();
   const caches = mirrors.run(cachesEnd.signal);

@@ -11,7 +11,7 @@ import type { Digest, RegistryClient } from "../../operator/src/registry/contrac
 import type { RuntimeDriver } from "../../operator/src/runtime/contract.ts";
 import { createDockerDriver } from "../../operator/src/runtime/docker/driver.ts";
 import { loadHelper } from "../../operator/src/runtime/helper.ts";
-import { baseImage, controlPlane, engine, registry } from "./index.ts";
+import { baseImage, type ControlPlane, controlPlane, engine, registry } from "./index.ts";
 import { conditionOf, openSite, type Site, until } from "./operator.ts";
 
 /** Everything a test of the controllers acts on: a control plane of its own, an engine, a registry, a base image. */
@@ -22,6 +22,9 @@ export class Stage implements AsyncDisposable {
   readonly image: string;
   readonly registry: RegistryClient;
   readonly driver: RuntimeDriver;
+  /** The API server's audit log, JSON lines. */
+  readonly auditLogPath: string;
+  readonly #cluster: ControlPlane;
   readonly #owned: AsyncDisposableStack;
   #names = 0;
 
@@ -31,6 +34,7 @@ export class Stage implements AsyncDisposable {
     image: string;
     registry: RegistryClient;
     driver: RuntimeDriver;
+    cluster: ControlPlane;
     owned: AsyncDisposableStack;
   }) {
     this.site = fields.site;
@@ -38,11 +42,18 @@ export class Stage implements AsyncDisposable {
     this.image = fields.image;
     this.registry = fields.registry;
     this.driver = fields.driver;
+    this.auditLogPath = fields.cluster.auditLogPath;
+    this.#cluster = fields.cluster;
     this.#owned = fields.owned;
   }
 
-  /** `registryUrl`: another address for the operator, such as a fault proxy in front of the registry. */
-  static async open(options: { registryUrl?: (url: string) => Promise<string> } = {}): Promise<Stage> {
+  /** Other addresses for the operator than the parts' own: a fault proxy before the registry, a relay before the engine. */
+  static async open(
+    options: {
+      registryUrl?: (url: string) => Promise<string>;
+      engineEndpoint?: (dockerHost: string) => Promise<string>;
+    } = {},
+  ): Promise<Stage> {
     await using undo = new AsyncDisposableStack();
     const cluster = undo.use(await controlPlane({ own: true }));
     const docker = undo.use(await engine());
@@ -54,6 +65,7 @@ export class Stage implements AsyncDisposable {
           kubeconfigPath: cluster.kubeconfigPath,
           registryUrl: (await options.registryUrl?.(images.url)) ?? images.url,
           dockerHost: docker.dockerHost,
+          endpoint: (await options.engineEndpoint?.(docker.dockerHost)) ?? docker.dockerHost,
         },
         AbortSignal.timeout(30 * 60_000),
       ),
@@ -68,13 +80,18 @@ export class Stage implements AsyncDisposable {
     );
     const namespace = await site.namespace();
     const owned = undo.move();
-    return new Stage({ site, namespace, image: base.reference, registry: client, driver, owned });
+    return new Stage({ site, namespace, image: base.reference, registry: client, driver, cluster, owned });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     // The engine may be shared: no container of this test stays.
     await this.#removeContainers();
     await this.#owned.disposeAsync();
+  }
+
+  /** A kubeconfig of somebody else. */
+  identity(who: { user: string; groups?: readonly string[] }): Promise<string> {
+    return this.#cluster.kubeconfigFor(who);
   }
 
   kubectl(...words: string[]): Promise<string> {

@@ -7,7 +7,7 @@ import { installationId } from "../installation.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { EventRecorder } from "../kube/events.ts";
 import { LEASES, NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
-import { systemClock } from "../reconciler/clock.ts";
+import type { Clock } from "../reconciler/clock.ts";
 import { type Controller, createController, intentOf } from "../reconciler/controller.ts";
 import { LeaderElector, type Lease } from "../reconciler/lease.ts";
 import type { ReconcilerMetrics } from "../reconciler/metrics.ts";
@@ -39,6 +39,8 @@ export interface ControllerParts {
   readonly log: Logger;
   /** Name of this process, for the lease and for Events. */
   readonly identity: string;
+  /** What deadlines are judged by. */
+  readonly clock: Clock;
 }
 
 export interface ControllerRole {
@@ -61,6 +63,7 @@ export function createControllerRole(parts: ControllerParts): ControllerRole {
     lease: { namespace: config.namespace, name: LEASE_NAME },
     identity: parts.identity,
     leaseDurationMs: leaseDurationSeconds * 1000,
+    clock: parts.clock,
     renewDeadlineMs: Math.min(renewDeadlineSeconds, leaseDurationSeconds * 0.8) * 1000,
     retryMs: Math.min(retryPeriodSeconds, leaseDurationSeconds / 5) * 1000,
     log,
@@ -132,11 +135,11 @@ async function lead(parts: ControllerParts, signals: { stop: AbortSignal; lost: 
   }
 }
 
-function makeQueues({ metrics }: ControllerParts): Queues {
+function makeQueues({ metrics, clock }: ControllerParts): Queues {
   return {
-    worlds: new WorkQueue({ name: "world", metrics }),
-    sandboxes: new WorkQueue({ name: "sandbox", metrics }),
-    runtimes: new WorkQueue({ name: "runtime", metrics }),
+    worlds: new WorkQueue({ name: "world", metrics, clock }),
+    sandboxes: new WorkQueue({ name: "sandbox", metrics, clock }),
+    runtimes: new WorkQueue({ name: "runtime", metrics, clock }),
   };
 }
 
@@ -144,7 +147,7 @@ function makeControllers(
   parts: ControllerParts,
   leading: { installation: string; queues: Queues; recorder: EventRecorder },
 ): Controller[] {
-  const { kube, mirrors, registry, sources, drivers, log, metrics, config } = parts;
+  const { kube, mirrors, registry, sources, drivers, log, metrics, config, clock } = parts;
   const { installation, queues } = leading;
   const writer = createWorldStatusWriter(kube.resource<World>(WORLDS));
   const sandboxClient = kube.resource<Sandbox>(SANDBOXES);
@@ -153,7 +156,7 @@ function makeControllers(
   const announce = announcer(leading.recorder);
   const { worlds, sandboxes, runtimes } = mirrors;
   const namespaces = kube.resource<NamespaceObject>(NAMESPACES);
-  const shared = { log, metrics };
+  const shared = { log, metrics, clock };
   return [
     createController({
       name: "world",
@@ -222,16 +225,16 @@ function makeControllers(
 }
 
 /** Gateways that were killed leave an APIService without a backend, and every namespace deletion hangs on it (DESIGN §6). */
-async function watchGateways({ kube, config, log }: ControllerParts, signal: AbortSignal): Promise<void> {
+async function watchGateways({ kube, config, log, clock }: ControllerParts, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     try {
-      const result = await withdrawIfNoGateway(kube, { namespace: config.namespace, now: systemClock.now(), signal });
+      const result = await withdrawIfNoGateway(kube, { namespace: config.namespace, now: clock.now(), signal });
       if (result === "Withdrawn") log.warn({}, "no gateway is alive: the sessions API was withdrawn");
-      await systemClock.sleep(GATEWAY_CHECK_MS, signal);
+      await clock.sleep(GATEWAY_CHECK_MS, signal);
     } catch (error) {
       if (signal.aborted) return;
       log.warn({ err: error }, "could not look after the sessions API; it is tried again");
-      await systemClock.sleep(GATEWAY_CHECK_MS, signal).catch((reason: unknown) => {
+      await clock.sleep(GATEWAY_CHECK_MS, signal).catch((reason: unknown) => {
         if (!signal.aborted) throw reason;
       });
     }

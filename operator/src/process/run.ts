@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 import { createKubeClient } from "../kube/client.ts";
 import type { ConnectionSource } from "../kube/connection.ts";
+import { systemClock } from "../reconciler/clock.ts";
 import { serveHealth, serveMetrics } from "../telemetry/endpoints.ts";
 import { createMetrics } from "../telemetry/metrics.ts";
 import { CONTROLLERS, createControllerRole } from "./controllers.ts";
@@ -44,7 +45,15 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
   const roles: Role[] = [
     ...(config.role === "gateway"
       ? []
-      : [createControllerRole({ ...shared, registry: registries.registry, sources: registries.sources, metrics })]),
+      : [
+          createControllerRole({
+            ...shared,
+            registry: registries.registry,
+            sources: registries.sources,
+            metrics,
+            clock: systemClock,
+          }),
+        ]),
     ...(config.role === "controller" ? [] : [createGatewayRole(shared)]),
   ];
   parts.adopt(await serveMetrics({ port: config.metrics.port, registry: series }), (endpoint) => endpoint.close());

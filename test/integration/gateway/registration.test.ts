@@ -78,12 +78,30 @@ describe("the registration of the aggregated API", () => {
     assert.equal(await lab.registered(), false);
   });
 
+  /** Groups of which the aggregated discovery document says that it is not up to date. */
+  async function staleGroups(): Promise<string[]> {
+    const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    const { bytes } = await admin.send({ target: "/apis", headers: { accept } });
+    const found: { items: { metadata: { name: string }; versions: { freshness?: string }[] }[] } = JSON.parse(
+      bytes.toString(),
+    );
+    return found.items
+      .filter(({ versions }) => versions.some(({ freshness }) => freshness === "Stale"))
+      .map(({ metadata }) => metadata.name);
+  }
+
   test("a killed gateway blocks namespace deletion until the controller withdraws it for want of a fresh Lease", async () => {
     const gateway = await lab.gateway("killed");
     await lab.aggregated();
     await gateway.abandon();
     assert.equal(await withdraw(Date.now()), "Kept", "its Lease is fresh: it may be restarting");
     await eventually(async () => (await admin.send({ target: `/apis/${GROUP_VERSION}` })).status === 503);
+    // Until kube-apiserver has polled the dead backend, its discovery document still lists the group as fresh.
+    await eventually(async () => (await staleGroups()).includes(GROUP), {
+      timeoutMs: 2 * MINUTE,
+      intervalMs: 500,
+      what: "kube-apiserver calling the group stale",
+    });
     await deleteNamespace("hanging");
     await eventually(
       async () =>
