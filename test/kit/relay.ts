@@ -5,7 +5,7 @@ import { createConnection, createServer, type Server, type Socket } from "node:n
 export interface Relay extends AsyncDisposable {
   /** `tcp://127.0.0.1:PORT` */
   readonly endpoint: string;
-  /** Resets every connection and refuses new ones. */
+  /** Cuts every connection and refuses new ones. */
   down(): Promise<void>;
   /** Listens again on the same port. */
   up(): Promise<void>;
@@ -27,7 +27,7 @@ export async function startRelay(dockerHost: string): Promise<Relay> {
     ] as const) {
       open.add(from);
       from.pipe(to);
-      // The other end is told by the destroy; a reset is what this relay is for.
+      // The other end is told by the destroy; broken connections are what this relay is for.
       from.on("error", () => to.destroy());
       from.on("close", () => {
         open.delete(from);
@@ -46,7 +46,7 @@ export async function startRelay(dockerHost: string): Promise<Relay> {
   const down = async (): Promise<void> => {
     const closing = server;
     server = undefined;
-    for (const socket of open) socket.resetAndDestroy();
+    for (const socket of open) socket.destroy();
     if (closing === undefined) return;
     closing.close();
     await once(closing, "close");

@@ -96,7 +96,7 @@ export class ApiRegistration {
   async leave(signal: AbortSignal): Promise<void> {
     const { clock, gateway, kube, namespace, logger } = this.#options;
     await this.#leases.release(gateway, signal);
-    const others = await this.#leases.live(clock.now(), signal);
+    const others = await this.#leases.proven(clock, signal);
     const heir = others.find((other) => other.port !== undefined);
     if (others.length === 0) {
       const outcome = await withdraw(kube, { namespace, signal });

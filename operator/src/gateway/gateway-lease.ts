@@ -1,6 +1,7 @@
 import type { KubeClient, ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import { LEASES } from "../kube/resource-types.ts";
+import { type Clock, monotonicNow } from "../reconciler/clock.ts";
 import type { KubeObject } from "../reconciler/list-watch.ts";
 
 /** Every serving gateway holds a Lease with this label in the installation's namespace. */
@@ -18,9 +19,15 @@ interface Lease extends KubeObject {
   readonly spec?: { readonly renewTime?: string };
 }
 
+/** A renewal is waited for this long: one period, and the time a busy machine may add. */
+const PROOF_MS = RENEW_MS + 2_000;
+const PROOF_LOOK_MS = 250;
+
 /** A gateway that serves now. */
 export interface LiveGateway {
   readonly name: string;
+  /** `spec.renewTime` as last read. */
+  readonly renewedAt: string;
   /** Port it listens on, as far as it said so. */
   readonly port: number | undefined;
 }
@@ -70,10 +77,31 @@ export class GatewayLeases {
       const age = now - Date.parse(lease.spec?.renewTime ?? "");
       if (age <= LEASE_SECONDS * 1_000) {
         const port = Number(lease.metadata.annotations?.[PORT_ANNOTATION]);
-        live.push({ name: lease.metadata.name, port: Number.isInteger(port) && port > 0 ? port : undefined });
+        const renewedAt = lease.spec?.renewTime ?? "";
+        live.push({
+          name: lease.metadata.name,
+          renewedAt,
+          port: Number.isInteger(port) && port > 0 ? port : undefined,
+        });
       } else if (!(age < FORGET_MS)) await this.release(lease.metadata.name, signal);
     }
     return live;
+  }
+
+  /**
+   * Gateways that were seen to renew while this call waited: a fresh Lease alone may be of one that was killed a moment
+   * ago. Returns with the first that renews; none after one period is nobody.
+   */
+  async proven(clock: Clock, signal: AbortSignal): Promise<LiveGateway[]> {
+    const before = new Map((await this.live(clock.now(), signal)).map(({ name, renewedAt }) => [name, renewedAt]));
+    const until = monotonicNow(clock) + PROOF_MS;
+    while (before.size > 0 && monotonicNow(clock) < until) {
+      await clock.sleep(PROOF_LOOK_MS, signal);
+      const live = await this.live(clock.now(), signal);
+      const renewed = live.filter(({ name, renewedAt }) => before.get(name) !== renewedAt);
+      if (renewed.length > 0) return renewed;
+    }
+    return [];
   }
 }
 
