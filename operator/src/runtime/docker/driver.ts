@@ -1,3 +1,4 @@
+import type { Duplex } from "node:stream";
 import { type Clock, systemClock } from "../../reconciler/clock.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import type {
@@ -28,11 +29,12 @@ import { commitContainer } from "./commit.ts";
 import { Containers, observe } from "./containers.ts";
 import { withoutCredentials } from "./credentials.ts";
 import { causeOf, containerNotFound, EngineRefused, refusedAs, tolerate } from "./engine-errors.ts";
-import { type HelperCommand, openHelper } from "./exec.ts";
+import { type HelperCommand, helperChannel, startHelper } from "./exec.ts";
 import { Images } from "./images.ts";
 import { Provisioner } from "./provision.ts";
 import { choosePruned } from "./prune.ts";
 import { EngineTransport } from "./transport.ts";
+import { WarmHelpers } from "./warm-helpers.ts";
 
 export interface DockerDriverOptions {
   /** `unix:///path` or `tcp://host:port`. */
@@ -75,12 +77,16 @@ class DockerDriver implements RuntimeDriver {
   readonly #images: Images;
   readonly #provisioner: Provisioner;
   readonly #clock: Clock;
+  readonly #warm: WarmHelpers;
   /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
   #lastCommit: Promise<unknown> = Promise.resolve();
 
   constructor(transport: EngineTransport, { helper, clock = systemClock }: DockerDriverOptions) {
     this.#clock = clock;
     this.#transport = transport;
+    this.#warm = new WarmHelpers({
+      open: (container, signal) => startHelper(transport, { container, command: "exec" }, signal),
+    });
     this.#containers = new Containers(transport);
     this.#images = new Images(transport);
     this.#provisioner = new Provisioner({
@@ -107,6 +113,7 @@ class DockerDriver implements RuntimeDriver {
     if (isRunning) {
       const call = { command: "session", silenceMs: SESSION_SILENCE_MS } as const;
       await this.#withHelper(id, call, (channel) => startSession(channel, { user }), signal);
+      this.#warm.warm(id);
     }
     return id;
   }
@@ -117,12 +124,11 @@ class DockerDriver implements RuntimeDriver {
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {
     const silenceMs = (request.timeoutMs ?? DEFAULT_EXEC_TIMEOUT_MS) + EXEC_GRACE_MS;
-    return await this.#withHelper(
-      id,
-      { command: "exec", silenceMs },
-      (channel) => runCommand(channel, request),
-      signal,
-    );
+    const call = { command: "exec", silenceMs } as const;
+    const record = await this.#withHelper(id, call, (channel) => runCommand(channel, request), signal);
+    // Where one command was run the next one is near.
+    this.#warm.warm(id);
+    return record;
   }
 
   async readFile(
@@ -140,6 +146,7 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async freeze(id: string, signal: AbortSignal): Promise<void> {
+    this.#warm.drop(id);
     await this.#onContainer(id, this.#containers.pause(id, signal), signal);
   }
 
@@ -185,11 +192,13 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async stop(id: string, signal: AbortSignal): Promise<void> {
+    this.#warm.drop(id);
     const stopped = this.#containers.kill(id, signal).then(() => this.#containers.waitNotRunning(id, signal));
     await refusedAs("HostRefused", stopped, id);
   }
 
   async remove(id: string, signal: AbortSignal): Promise<void> {
+    this.#warm.drop(id);
     await refusedAs("HostRefused", this.#containers.remove(id, signal));
   }
 
@@ -210,6 +219,7 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async close(): Promise<void> {
+    this.#warm.close();
     await this.#transport.close();
   }
 
@@ -219,8 +229,16 @@ class DockerDriver implements RuntimeDriver {
     talk: (channel: HelperChannel) => Promise<T>,
     signal: AbortSignal,
   ): Promise<T> {
-    const conversation = openHelper(this.#transport, { container: id, ...call }, signal).then(talk);
+    const conversation = this.#connect(id, call.command, signal).then((socket) =>
+      talk(helperChannel(socket, { container: id, ...call }, signal)),
+    );
     return await this.#onContainer(id, conversation, signal);
+  }
+
+  /** For a command, the helper that waits there already, if one does; else a new one. */
+  async #connect(id: string, command: HelperCommand, signal: AbortSignal): Promise<Duplex> {
+    const waiting = command === "exec" ? this.#warm.take(id) : undefined;
+    return waiting ?? startHelper(this.#transport, { container: id, command }, signal);
   }
 
   /** An effect on a running container. When it fails, an inspection says whether that is the container's state. */

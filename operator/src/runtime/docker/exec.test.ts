@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { isRuntimeError } from "../errors.ts";
 import { encodeFrame, encodeJsonFrame, FRAME } from "../frames.ts";
 import { runCommand } from "../helper-session.ts";
-import { openHelper } from "./exec.ts";
+import { type HelperCall, helperChannel, startHelper } from "./exec.ts";
 import { httpAnswer, scriptedEngine } from "./scripted-engine.ts";
 import { EngineTransport } from "./transport.ts";
 
@@ -55,6 +55,10 @@ const record = {
   stdout: emptyProof,
   stderr: emptyProof,
 };
+
+async function openHelper(transport: EngineTransport, call: HelperCall, signal: AbortSignal) {
+  return helperChannel(await startHelper(transport, call, signal), call, signal);
+}
 
 test("a stream with its record is the record", async () => {
   const answer = await execAgainst(multiplexed(1, encodeJsonFrame(FRAME.record, record)), "end");

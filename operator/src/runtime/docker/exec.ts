@@ -21,14 +21,14 @@ export interface HelperCall {
 const DIAGNOSTIC_BYTES = 2048;
 
 /**
- * Starts a sub-command of the helper in a container. Its argv, all that a process list of the host or the engine's own
- * records show, names the sub-command only.
+ * Starts a sub-command of the helper in a container and returns its raw connection. Its argv, all that a process list of
+ * the host or the engine's own records show, names the sub-command only.
  */
-export async function openHelper(
+export async function startHelper(
   transport: EngineTransport,
-  call: HelperCall,
+  call: Pick<HelperCall, "container" | "command">,
   signal: AbortSignal,
-): Promise<HelperChannel> {
+): Promise<Duplex> {
   const { Id } = await transport.json(
     createdExec,
     {
@@ -47,6 +47,11 @@ export async function openHelper(
     signal,
   );
   const { socket } = await transport.upgrade(`/exec/${Id}/start`, { Detach: false, Tty: false }, signal);
+  return socket;
+}
+
+/** The conversation over a connection that `startHelper` made, now or some time ago. */
+export function helperChannel(socket: Duplex, call: HelperCall, signal: AbortSignal): HelperChannel {
   return new EngineChannel(socket, call, signal);
 }
 
