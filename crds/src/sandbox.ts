@@ -235,6 +235,7 @@ const operationSchema = z.object({
   causedBy: causedBySchema.exactOptional().describe("Who caused it; absent when a deadline did."),
   request: word(64).exactOptional().describe("Id of the request that asked for it; absent when none did."),
   description: text(LIMITS.description).exactOptional().describe("Prose of the version. Unset: the one in force."),
+  consistency: word(64).exactOptional().describe("How the tree stood when it was captured; set from `Captured` on."),
   version: count().exactOptional().describe("Number of the version it made; set from `Committed` on."),
   digest: digest().exactOptional().describe("Digest of the version it made; set from `Committed` on."),
 });
@@ -257,6 +258,15 @@ const computeSchema = z.object({
   id: word(256).describe("Id of the container on that host."),
   boot: count().describe("The boot it belongs to."),
   provisionedAt: time().exactOptional().describe("When the container was first seen to answer; absent until then."),
+  saves: z
+    .enum(["Versions", "Nothing"])
+    .exactOptional()
+    .describe(
+      "Decided at the boot. `Nothing`: a throwaway image, or a version below head, over which may not be published. Unset: `Versions`.",
+    ),
+  ttlSeconds: seconds()
+    .exactOptional()
+    .describe("Seconds that the touch which woke it asked for. Unset: the session's ttl."),
 });
 
 export const sandboxStatusSchema = z.object({

@@ -54,11 +54,18 @@ const cases: [name: string, runtimes: Runtime[], wish: string | undefined, want:
     /from namespace team/,
   ],
   [
+    "the default for its namespace, where another default is for others",
+    [named("a", { spec: byDefault }), named("b", { spec: { ...byDefault, ...teamOnly } })],
+    undefined,
+    "a",
+    /./,
+  ],
+  [
     "none: the default is not for this namespace",
     [named("a", { spec: { ...byDefault, ...teamOnly } })],
     undefined,
-    "RuntimeNotAllowed",
-    /from namespace team/,
+    "NoDefaultRuntime",
+    /for this namespace/,
   ],
 ];
 for (const [name, runtimes, wish, want, names] of cases) {

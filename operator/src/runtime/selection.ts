@@ -23,7 +23,8 @@ export interface RuntimeWish {
 }
 
 export function selectRuntime(runtimes: readonly Runtime[], wish: RuntimeWish): RuntimeVerdict {
-  const named = wish.name === undefined ? selectDefault(runtimes) : selectByName(runtimes, wish.name);
+  const named =
+    wish.name === undefined ? selectDefault(runtimes, wish.namespaceLabels) : selectByName(runtimes, wish.name);
   if (named.kind === "missing") return named;
   const { runtime } = named;
   if (runtime.metadata.deletionTimestamp) {
@@ -56,9 +57,13 @@ function selectByName(runtimes: readonly Runtime[], name: string): RuntimeVerdic
   };
 }
 
-function selectDefault(runtimes: readonly Runtime[]): RuntimeVerdict {
+/** Two defaults fail closed, unless their `namespaces` keep them apart. */
+function selectDefault(runtimes: readonly Runtime[], labels: RuntimeWish["namespaceLabels"]): RuntimeVerdict {
   const defaults = runtimes.filter(
-    (runtime) => runtime.spec.selection === "Default" && !runtime.metadata.deletionTimestamp,
+    (runtime) =>
+      runtime.spec.selection === "Default" &&
+      !runtime.metadata.deletionTimestamp &&
+      isNamespaceAllowed(runtime, labels),
   );
   const [first, second] = defaults;
   if (first && !second) return { kind: "found", runtime: first };
@@ -66,7 +71,7 @@ function selectDefault(runtimes: readonly Runtime[]): RuntimeVerdict {
     return {
       kind: "missing",
       reason: "NoDefaultRuntime",
-      message: "no Runtime is named and none has selection: Default",
+      message: "no Runtime is named and none with selection: Default is for this namespace",
       remediation: "name one in spec.runtime, or set spec.selection: Default on one Runtime",
     };
   }

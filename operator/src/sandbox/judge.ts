@@ -2,7 +2,7 @@
  * What a Sandbox wants now: one pure function from what is written and what was observed to the single goal of this pass.
  * The phases act on the goal only; none of them decides for itself whether the session should run.
  */
-import type { Sandbox, SandboxRequest } from "@agentworlds/crds";
+import type { Sandbox, SandboxOperation, SandboxRequest } from "@agentworlds/crds";
 import type { ObservedCompute } from "../runtime/contract.ts";
 import { judgeDeadline } from "./deadline.ts";
 
@@ -82,6 +82,7 @@ function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }:
   if (isGone && !isPastCapture(operation?.stage) && operation?.outcome !== "Discard") return { kind: "lost" };
 
   if (operation && operation.verb !== "Snapshot") {
+    if (isOverruled(sandbox, operation)) return { kind: "end", verb: "Close", reason: "CloseRequested", discard: true };
     return {
       kind: "end",
       verb: operation.verb,
@@ -103,8 +104,7 @@ function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }:
   const discardsOnClose = sandbox.spec.closePolicy === "Discard";
   if (sandbox.metadata.deletionTimestamp) return end("Close", "SandboxDeleted", discardsOnClose);
   const close = openRequests(sandbox, "Close")[0];
-  if (close)
-    return end("Close", "CloseRequested", (close.parameters?.discard ?? sandbox.spec.closePolicy) === "Discard");
+  if (close) return end("Close", "CloseRequested", discards(sandbox, close));
   if (worldEnding) return end("Hibernate", "WorldDeleted");
   if (sandbox.spec.mode === "Hibernated") return end("Hibernate", "ModeHibernated");
   if (observed?.state === "Exited" && provisioned) {
@@ -122,6 +122,16 @@ function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }:
   if (snapshot && deadline.kind === "alive" && !savesNothing) return { kind: "snapshot", request: snapshot };
   return { kind: "run" };
 }
+
+/** A hibernation that keeps failing must not hold who has decided to drop the work. */
+function isOverruled(sandbox: Sandbox, operation: SandboxOperation): boolean {
+  const close = openRequests(sandbox, "Close")[0];
+  const isFailing = operation.verb === "Hibernate" && operation.attempts > 0 && operation.outcome !== "Discard";
+  return isFailing && close !== undefined && discards(sandbox, close);
+}
+
+const discards = (sandbox: Sandbox, close: SandboxRequest): boolean =>
+  (close.parameters?.discard ?? sandbox.spec.closePolicy) === "Discard";
 
 const snapshotUnderWay = (requests: readonly SandboxRequest[] | undefined, id: string | undefined): SessionGoal => ({
   kind: "snapshot",

@@ -74,11 +74,14 @@ export async function memoryParts(options: {
   ]);
   const client = tracedRegistry(registry.client, effects);
 
+  let stale: { world: World | undefined } | undefined;
+  const cachedWorld = (): World | undefined => (stale ? stale.world : worlds.peek(WORLD));
+
   const dependencies = (): SandboxDependencies => ({
     installation: "install",
     sandboxes: { get: () => sandboxes.peek(REF), list: () => [sandboxes.peek(REF)].filter((one) => one !== undefined) },
     sandboxClient: tracedResource("Sandbox", sandboxes, effects),
-    worlds: { get: () => worlds.peek(WORLD), list: () => [worlds.peek(WORLD)].filter((one) => one !== undefined) },
+    worlds: { get: cachedWorld, list: () => [cachedWorld()].filter((one) => one !== undefined) },
     worldWriter: createWorldStatusWriter(tracedResource("World", worlds, effects)),
     runtimes: {
       get: (name) => runtimes.peek({ name }),
@@ -154,6 +157,10 @@ export async function memoryParts(options: {
     },
     hasWorld: () => worlds.peek(WORLD) !== undefined,
     dropWorld: () => worlds.drop(WORLD),
+    /** From now on the cache shows this, whatever becomes of the World; without an argument it is up to date again. */
+    showCached(shown?: { world: World | undefined }) {
+      stale = shown;
+    },
     silenceHost() {
       isHostSilent = true;
     },

@@ -20,7 +20,7 @@ import type { SandboxScope } from "./scope.ts";
 export interface Publication {
   readonly uploaded: UploadedCapture;
   readonly repository: string;
-  readonly consistency: "Frozen" | "Crash";
+  readonly consistency: string;
   /** Called when the stage is reached, before the next begins. */
   readonly onStage: (stage: "Manifested" | "Verified") => Promise<void>;
 }

@@ -1,5 +1,5 @@
 /** From "wanted" to "has a World, a host and a boot": hold and slot are taken in one pass or neither (DESIGN §4.2). */
-import type { Runtime, VersionPointer, World } from "@agentworlds/crds";
+import type { Runtime, SandboxRequest, VersionPointer, World } from "@agentworlds/crds";
 import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
@@ -28,13 +28,15 @@ export async function admit(scope: SandboxScope): Promise<PhaseResult> {
   const runtime = await requireRuntime(scope, world);
   const from: VersionPointer = world ? versionOf(scope, world) : { digest: await resolveImage(scope, runtime) };
   await scope.dependencies.admission.inTurn(() => takeHoldAndSlot(scope, { runtime, from }));
+  const { bootedFrom = from, compute } = scope.sandbox.status ?? {};
+  const origin = bootedFrom.version === undefined ? bootedFrom.digest : versionTag(bootedFrom.version);
   scope.dependencies.announce(
     { kind: "Sandbox", object: scope.sandbox },
     {
       type: "Normal",
       reason: "Admitted",
       action: "Admit",
-      message: `boots from ${from.version === undefined ? from.digest : versionTag(from.version)} on ${scope.sandbox.status?.compute?.runtime}/${scope.sandbox.status?.compute?.host}`,
+      message: `boots from ${origin} on ${compute?.runtime}/${compute?.host}`,
     },
   );
   scope.goal = { kind: "run" };
@@ -157,6 +159,7 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
         });
   }
   await holdWorld(scope, worldWriter);
+  const from = await versionHeld(scope, plan);
   const boot = (scope.sandbox.status?.boot ?? 0) + 1;
   admission.give(uid, { runtime, host, boot });
   try {
@@ -165,9 +168,16 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
     await recordIntent(scope, {
       boot,
       observedMode: "Running",
-      compute: { runtime, host, id: computeName({ sandboxUid: uid, boot }), boot },
-      bootedFrom: plan.from,
-      base: plan.from,
+      compute: {
+        runtime,
+        host,
+        id: computeName({ sandboxUid: uid, boot }),
+        boot,
+        saves: savesVersions(scope, from) ? "Versions" : "Nothing",
+        ...longestTtl(wakes),
+      },
+      bootedFrom: from,
+      base: from,
       requests: answer(scope.sandbox, wakes, {
         outcome: "Succeeded",
         at: isoNow(scope),
@@ -178,6 +188,34 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
     });
   } catch (error) {
     admission.takeBack(uid);
+    throw error;
+  }
+}
+
+/** A session on an older version than head may not publish over it (DESIGN §3). Head cannot move while it holds the World. */
+const savesVersions = ({ world }: SandboxScope, from: VersionPointer): boolean =>
+  world !== undefined && from.digest === statusOf(world).head?.digest;
+
+/** What the touches that wake the session asked for; the longest wish stands. */
+function longestTtl(wakes: readonly SandboxRequest[]): { ttlSeconds?: number } {
+  const wishes = wakes.flatMap(({ parameters }) => parameters?.ttlSeconds ?? []);
+  return wishes.length === 0 ? {} : { ttlSeconds: Math.max(...wishes) };
+}
+
+/**
+ * The version to boot, read after the hold: before it another session may have published one that the cache does not show
+ * yet, and booting the older state would be silent. From here on head is ours alone to move.
+ */
+async function versionHeld(scope: SandboxScope, plan: BootPlan): Promise<VersionPointer> {
+  const { world } = scope;
+  if (!world) return plan.from;
+  const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
+  const fresh = await scope.dependencies.worldWriter.read(ref, scope.context.signal);
+  scope.world = fresh;
+  try {
+    return versionOf(scope, fresh);
+  } catch (error) {
+    await scope.dependencies.worldWriter.letGo(ref, scope.sandbox.metadata.uid, scope.context.signal);
     throw error;
   }
 }

@@ -57,7 +57,7 @@ async function refuseSnapshots(scope: SandboxScope): Promise<void> {
 /** Freezing begins only after this compare-and-swap; a touch that came first has moved the object and wins. */
 async function intend(scope: SandboxScope, goal: Extract<SessionGoal, { kind: "end" | "snapshot" }>): Promise<void> {
   const current = scope.sandbox.status?.operation;
-  const isEscalation = goal.kind === "end" && current?.verb === "Snapshot";
+  const isEscalation = goal.kind === "end" && current !== undefined && overrules(goal, current);
   if (current && !isEscalation) return;
   // A snapshot that failed may have been captured before the last work: an ending captures anew. What it committed before
   // it failed is what the ending builds on.
@@ -89,6 +89,12 @@ async function intend(scope: SandboxScope, goal: Extract<SessionGoal, { kind: "e
       { type: "Normal", reason: "Hibernating", action: "Hibernate", message: `ends: ${goal.reason}` },
     );
   }
+}
+
+/** An ending overrules a snapshot that fails; a close that discards overrules a hibernation that fails. */
+function overrules(goal: Extract<SessionGoal, { kind: "end" }>, current: SandboxOperation): boolean {
+  if (current.verb === "Snapshot") return true;
+  return current.verb === "Hibernate" && current.outcome !== "Discard" && goal.verb === "Close" && goal.discard;
 }
 
 /** What whoever asked for a snapshot learns when the session's end cuts it off. */
@@ -134,7 +140,7 @@ async function takeStages(scope: SandboxScope): Promise<void> {
     if (isAlive) await driver.freeze(compute.id, signal);
     await recordStage(scope, { stage: "Frozen" });
     await snapshots.capture(capture, signal);
-    await recordStage(scope, { stage: "Captured" });
+    await recordStage(scope, { stage: "Captured", consistency: isAlive ? "Frozen" : "Crash" });
   }
   // The work is in the capture: a session that goes on need not wait for the upload.
   if (operation.verb === "Snapshot" && isAlive) await driver.thaw(compute.id, signal);
@@ -143,7 +149,7 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   const published = await publishVersion(scope, {
     uploaded,
     repository: capture.repository,
-    consistency: isAlive ? "Frozen" : "Crash",
+    consistency: currentOperation(scope).consistency ?? "Crash",
     onStage: (stage) => recordStage(scope, { stage }),
   });
   await recordProgress(scope, ({ status }) =>

@@ -29,7 +29,11 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
 /** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
 async function startClock(scope: SandboxScope): Promise<void> {
   const now = scope.context.clock.now();
-  const durations = sessionDurations(scope.sandbox.spec, scope.world?.spec.session);
+  const wished = scope.sandbox.status?.compute?.ttlSeconds;
+  const durations = sessionDurations(
+    { ...scope.sandbox.spec, ...(wished === undefined ? {} : { ttlSeconds: wished }) },
+    scope.world?.spec.session,
+  );
   const { expiresAt, lifetimeEndsAt } = startDeadline(durations, now);
   await recordProgress(scope, ({ status }) =>
     status?.compute

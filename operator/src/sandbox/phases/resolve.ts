@@ -1,27 +1,37 @@
 /** Facts before decisions: which World, which host, what is true of the container now, and so what the session wants. */
+import type { World } from "@agentworlds/crds";
 import { findCondition } from "../../reconciler/conditions.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
+import { WorldGone, type WorldRef } from "../../world/status-writer.ts";
 import { judgeSession } from "../judge.ts";
 import type { SandboxScope } from "../scope.ts";
 
 /** The World by name; by UID once the session has booted from it. */
 export async function resolveWorld(scope: SandboxScope): Promise<PhaseResult> {
   const { spec, status, metadata } = scope.sandbox;
-  if (!spec.world) {
-    scope.savesNothing = true;
-    return CONTINUE;
-  }
-  const world = scope.dependencies.worlds.get(`${metadata.namespace}/${spec.world.name}`);
+  // Decided at the boot and written down: the cache may lag behind a version that this very session has published.
+  scope.savesNothing = spec.world === undefined || status?.compute?.saves === "Nothing";
+  if (!spec.world) return CONTINUE;
+  const cached = scope.dependencies.worlds.get(`${metadata.namespace}/${spec.world.name}`);
   const known = status?.world?.uid;
-  const isSame = world !== undefined && (known === undefined || known === world.metadata.uid);
-  if (isSame) scope.world = world;
-  scope.worldEnding = known !== undefined && (!isSame || world.metadata.deletionTimestamp !== undefined);
-  // A session on an older version than head may not publish over it (DESIGN §3); admission demanded Discard.
-  const pinned = spec.world.version !== undefined && status?.boot === 1;
-  scope.savesNothing = pinned && status?.base?.version !== world?.status?.head?.version;
+  const isSame = cached !== undefined && (known === undefined || known === cached.metadata.uid);
+  const ref = { namespace: metadata.namespace ?? "", name: spec.world.name };
+  const world = isSame || known === undefined ? cached : await readKnown(scope, { ...ref, uid: known });
+  if (world) scope.world = world;
+  scope.worldEnding = known !== undefined && (!world || world.metadata.deletionTimestamp !== undefined);
   return CONTINUE;
+}
+
+/** A World that the cache does not show ends its session only when the API server says that it is gone. */
+async function readKnown(scope: SandboxScope, ref: WorldRef): Promise<World | undefined> {
+  try {
+    return await scope.dependencies.worldWriter.read(ref, scope.context.signal);
+  } catch (error) {
+    if (error instanceof WorldGone) return undefined;
+    throw error;
+  }
 }
 
 /** Asks the host about the recorded compute. A host that does not answer leaves everything as it is. */
