@@ -4,7 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import type { NewSandbox, NewWorld, Sandbox, SandboxRequest, SandboxSpec, World, WorldSpec } from "@agentworlds/crds";
 import { extract } from "tar-stream";
-import { callEngine, expectSuccess } from "../../hack/parts/engine-api.ts";
+import { callEngine, expectProgress, expectSuccess } from "../../hack/parts/engine-api.ts";
 import { isConflict, isNotFound } from "../../operator/src/kube/errors.ts";
 import { createRegistryClient } from "../../operator/src/registry/client.ts";
 import type { Digest, RegistryClient } from "../../operator/src/registry/contract.ts";
@@ -129,11 +129,15 @@ export class Stage implements AsyncDisposable {
     return this.site.sandboxes.get(refOf(sandbox), { signal: this.site.signal });
   }
 
-  async sandboxOf(spec: Partial<SandboxSpec>, namespace = this.namespace): Promise<Sandbox> {
+  async sandboxOf(
+    spec: Partial<SandboxSpec>,
+    namespace = this.namespace,
+    name = `s${++this.#names}`,
+  ): Promise<Sandbox> {
     const sandbox: NewSandbox = {
       apiVersion: "agentworlds.dev/v1alpha1",
       kind: "Sandbox",
-      metadata: { name: `s${++this.#names}`, namespace },
+      metadata: { name, namespace },
       spec,
     };
     return this.site.sandboxes.create(sandbox, { namespace, signal: this.site.signal });
@@ -212,13 +216,48 @@ export class Stage implements AsyncDisposable {
   }
 
   /** Runs `sh -c` in the session's container and returns stdout; throws when it fails. */
-  async shell(sandbox: Sandbox, script: string): Promise<string> {
+  shell(sandbox: Sandbox, script: string): Promise<string> {
+    return this.shellAs(sandbox, undefined, script);
+  }
+
+  /** The same as another user of the container. */
+  async shellAs(sandbox: Sandbox, user: string | undefined, script: string): Promise<string> {
     const id = sandbox.status.compute?.id;
     if (id === undefined) throw new Error(`Sandbox ${sandbox.metadata.name} has no compute`);
-    const record = await this.driver.exec(id, { command: ["sh", "-c", script] }, this.site.signal);
+    const request = { command: ["sh", "-c", script], ...(user === undefined ? {} : { user }) };
+    const record = await this.driver.exec(id, request, this.site.signal);
     const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
     if (record.exitCode !== 0) throw new Error(`${script}: exit ${record.exitCode}: ${text(record.stderr)}`);
     return text(record.stdout);
+  }
+
+  /** Pushes a variant of the base image, changed as by Dockerfile instructions; returns its reference. */
+  async imageWith(name: string, instructions: readonly string[]): Promise<string> {
+    const { dockerHost } = this.site.ground;
+    const { signal } = this.site;
+    const headers = { "content-type": "application/json" };
+    const body = JSON.stringify({ Image: this.image, Cmd: ["sh"] });
+    const created = await callEngine(dockerHost, { method: "POST", path: "/containers/create", headers, body, signal });
+    const { Id: container } = JSON.parse(expectSuccess("create", created));
+    const repository = this.image.replace(/\/busybox:.*$/, `/${name}`);
+    const reference = `${repository}:latest`;
+    const query = new URLSearchParams({ container, repo: repository, tag: "latest" });
+    for (const instruction of instructions) query.append("changes", instruction);
+    const post = (path: string, more: Record<string, string> = {}) =>
+      callEngine(dockerHost, { method: "POST", path, headers: { ...headers, ...more }, signal });
+    try {
+      expectSuccess("commit", await post(`/commit?${query}`));
+      const auth = { "x-registry-auth": Buffer.from("{}").toString("base64url") };
+      expectProgress("push", await post(`/images/${encodeURIComponent(repository)}/push?tag=latest`, auth));
+    } finally {
+      await callEngine(dockerHost, { method: "DELETE", path: `/containers/${container}?force=1`, signal });
+      await callEngine(dockerHost, {
+        method: "DELETE",
+        path: `/images/${encodeURIComponent(reference)}?force=1`,
+        signal,
+      });
+    }
+    return reference;
   }
 
   /** The text of a file as a version's own layers hold it: what `docker run` of it would read. */
@@ -287,7 +326,7 @@ export class Stage implements AsyncDisposable {
   async config(
     world: World,
     digest: Digest | undefined,
-  ): Promise<{ config: unknown; rootfs: { diff_ids: string[] }; history: unknown[] }> {
+  ): Promise<{ config: Record<string, unknown>; rootfs: { diff_ids: string[] }; history: unknown[] }> {
     if (digest === undefined) throw new Error("no digest");
     const repository = this.repositoryOf(world);
     const { manifest } = await this.registry.getManifest(repository, digest, this.site.signal);

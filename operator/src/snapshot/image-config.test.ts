@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { PublicationError } from "./errors.ts";
-import { configOfVersion, digestOf, parseImageConfig } from "./image-config.ts";
+import { configOfVersion, digestOf, parseImageConfig, withoutVolumes } from "./image-config.ts";
 
 type Json = Record<string, unknown>;
 
@@ -159,4 +159,26 @@ test("through any life of snapshots: history matches the layers, the genesis set
       }
     }),
   );
+});
+
+test("VOLUME declarations leave the config, since what is written into a volume is in no version", () => {
+  const bytes = new TextEncoder().encode(
+    JSON.stringify({
+      architecture: "amd64",
+      os: "linux",
+      config: { Env: ["A=b"], Volumes: { "/data": {} } },
+      rootfs: { type: "layers", diff_ids: [] },
+    }),
+  );
+  const { config } = JSON.parse(new TextDecoder().decode(withoutVolumes(bytes)));
+  assert.deepEqual(config, { Env: ["A=b"] });
+});
+
+test("a config without volumes keeps its bytes, so that its digest is the source's", () => {
+  for (const config of [undefined, {}, { Volumes: null }, { Volumes: {} }]) {
+    const bytes = new TextEncoder().encode(
+      JSON.stringify({ architecture: "amd64", os: "linux", config, rootfs: { type: "layers", diff_ids: [] } }),
+    );
+    assert.equal(withoutVolumes(bytes), bytes);
+  }
 });

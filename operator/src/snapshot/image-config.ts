@@ -17,6 +17,9 @@ const imageConfig = z.looseObject({
   rootfs: z.object({ type: z.literal("layers"), diff_ids: z.array(z.string()).nullable() }),
 });
 
+/** What a container of the image starts with. */
+const containerSettings = z.looseObject({ Volumes: z.record(z.string(), z.unknown()).nullish() });
+
 /** Docker leaves these beside `config`: the build container's own settings. They belong to no version. */
 const BUILD_LEFTOVERS = ["container", "container_config", "docker_version", "id", "parent", "throwaway"] as const;
 
@@ -77,6 +80,18 @@ function historyOf(entries: readonly z.infer<typeof history>[], layers: number, 
   const describing = entries.filter((entry) => entry.empty_layer !== true).length;
   if (describing === layers) return entries;
   return Array.from({ length: layers }, () => ({ created: createdAt, created_by: "agent-worlds genesis" }));
+}
+
+/**
+ * The config without `VOLUME` declarations. An engine puts an anonymous volume over each such path, outside every capture:
+ * what a session writes there would be lost without a word. In a World these are ordinary directories.
+ */
+export function withoutVolumes(bytes: Uint8Array): Uint8Array {
+  const image = parseImageConfig(bytes);
+  const settings = containerSettings.safeParse(image["config"]);
+  if (!settings.success || Object.keys(settings.data.Volumes ?? {}).length === 0) return bytes;
+  const { Volumes: _, ...kept } = settings.data;
+  return new TextEncoder().encode(JSON.stringify({ ...image, config: kept }));
 }
 
 /** `sha256:…` of bytes. */

@@ -7,6 +7,7 @@ import { worldRepository } from "../registry/installation.ts";
 import type { CopiedSource } from "../registry/sources.ts";
 import type { Platform } from "../runtime/contract.ts";
 import { selectRuntime } from "../runtime/selection.ts";
+import { withoutVolumes } from "../snapshot/image-config.ts";
 import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publish.ts";
 import { creatorOf } from "./creator.ts";
 import type { WorldScope } from "./scope.ts";
@@ -37,7 +38,7 @@ export async function becomeGenesis(scope: WorldScope): Promise<PhaseResult> {
   const copied = await explainSourceErrors(source, () =>
     scope.dependencies.sources.copyInto(source, { repository, platform }, scope.context.signal),
   );
-  await publishGenesis(scope, { repository, platform, ...copied });
+  await publishGenesis(scope, { repository, platform, ...copied, config: withoutVolumes(copied.config) });
   scope.dependencies.announce(
     { kind: "World", object: scope.world },
     {

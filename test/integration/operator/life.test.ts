@@ -182,6 +182,39 @@ describe("a World and its sessions", () => {
     assert.equal(await stage.containers(sandbox), 0);
   });
 
+  test("a Sandbox that is created again under the same name is a stranger to the first one's container", async () => {
+    const world = await stage.readyWorld();
+    const first = await stage.readySandbox(world);
+    await stage.shell(first, "echo first > /tmp/who");
+    await stage.deleted(first);
+    const again = await stage.sandboxOf({ world: { name: world.metadata.name } }, undefined, first.metadata.name);
+    const ready = await stage.ready(again, 1);
+    assert.notEqual(ready.status.compute?.id, first.status.compute?.id);
+    assert.equal(ready.status.bootedFrom?.version, 1);
+    assert.equal(await stage.shell(ready, "cat /tmp/who"), "first\n");
+  });
+
+  test("an image with VOLUME, USER, ENTRYPOINT and ENV: the volume's path is kept in versions, the rest is as it was", async () => {
+    const image = await stage.imageWith("declared", [
+      "VOLUME /data",
+      "USER 1234:1234",
+      'ENTRYPOINT ["/bin/echo"]',
+      "ENV GIVEN=by-the-image",
+      "WORKDIR /tmp",
+    ]);
+    const world = await stage.readyWorld(undefined, { from: { image } });
+    const sandbox = await stage.readySandbox(world);
+    assert.equal(await stage.shell(sandbox, 'id -u; echo "$GIVEN"; pwd'), "1234\nby-the-image\n/tmp\n");
+    await stage.shellAs(sandbox, "0", "mkdir -p /data && echo kept > /data/file");
+    await stage.setMode(sandbox, "Hibernated");
+    const { status } = await stage.world(world);
+    assert.equal(await stage.readInVersion(world, status.head?.digest, "data/file"), "kept\n");
+    const { config } = await stage.config(world, status.head?.digest);
+    assert.deepEqual(config.Entrypoint, ["/bin/echo"]);
+    assert.equal(config.User, "1234:1234");
+    assert.equal(config.Volumes, undefined);
+  });
+
   test("retention: versions beyond keepVersions leave status and registry; pinned ones stay", async () => {
     const world = await stage.readyWorld(undefined, { retention: { keepVersions: 2, pinned: [1] } });
     const sandbox = await stage.readySandbox(world);
