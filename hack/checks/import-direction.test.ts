@@ -15,6 +15,8 @@ const cases: [name: string, file: string, specifier: string, allowed: boolean][]
   ["kube/ uses the Kubernetes client", "operator/src/kube/connection.ts", "@kubernetes/client-node", true],
   ["the SDK knows no operator", "sdk/src/client.ts", "../../operator/src/config.ts", false],
   ["the composition uses everything", "operator/src/process/run.ts", "../gateway/server.ts", true],
+  ["the product imports nothing that is for tests", "operator/src/world/scope.ts", "./fake.test-kit.ts", false],
+  ["a test kit may use another one", "operator/src/kube/fake.test-kit.ts", "../world/x.test-kit.ts", true],
   ["a folder nobody decided about is refused", "operator/src/helpers/x.ts", "../world/scope.ts", false],
 ];
 for (const [name, file, specifier, allowed] of cases) {

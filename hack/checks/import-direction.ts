@@ -58,9 +58,10 @@ export function judgeImport(file: string, specifier: string): string | undefined
     (specifier.startsWith("@agentworlds/operator") || target?.startsWith(`operator${sep}`))
   ) {
     // Tests of the packages may use the operator; what they publish may not.
-    return file.endsWith(".test.ts") ? undefined : `${parts[0]} must not import the operator`;
+    return isForTests(file) ? undefined : `${parts[0]} must not import the operator`;
   }
-  if (parts[0] !== "operator" || target === undefined || file.endsWith(".test.ts")) return undefined;
+  if (parts[0] !== "operator" || target === undefined || isForTests(file)) return undefined;
+  if (isForTests(target)) return `${specifier} is for tests`;
   const from = parts[2] ?? "";
   const [, , to = "", ...rest] = target.split(sep);
   if (from === to || from === COMPOSITION || parts.length === 3) return undefined;
@@ -69,6 +70,9 @@ export function judgeImport(file: string, specifier: string): string | undefined
   if (allowed.includes(to) || allowed.includes([to, ...rest].join("/"))) return undefined;
   return `operator/src/${from} must not import operator/src/${[to, ...rest].join("/")}`;
 }
+
+/** Tests, and what only tests import: neither is part of the product. */
+const isForTests = (file: string): boolean => /(\.test(-kit)?|\/memory-parts)\.ts$/.test(file);
 
 if (import.meta.main) {
   const violations = findViolations(join(import.meta.dirname, "..", ".."));

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import type { KubeObject, WatchEvent } from "../reconciler/list-watch.ts";
-import { createTestClock } from "../reconciler/test-clock.ts";
+import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { ApiError, ConnectionError, isAlreadyExists, isConflict } from "./errors.ts";
-import { fakeApi, json } from "./fake-api.ts";
+import { fakeApi, json } from "./fake-api.test-kit.ts";
 import { NAMESPACES, RUNTIMES, SECRETS, WORLDS } from "./resource-types.ts";
 
 const signal = new AbortController().signal;
@@ -182,7 +182,7 @@ test("nobody listening is a ConnectionError, and the write was certainly not car
   assert.match(String(closed), /was closed/);
 
   const { createKubeClient } = await import("./client.ts");
-  const { plainKubeconfig } = await import("./fake-api.ts");
+  const { plainKubeconfig } = await import("./fake-api.test-kit.ts");
   // Port 1 of loopback: reserved, and nobody listens there.
   const dead = createKubeClient({ source: { kind: "kubeconfigText", text: plainKubeconfig(1) } });
   const error = await rejection(dead.resource(WORLDS).patch(ref, {}, { signal }));

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { promisify } from "node:util";
 import { createKubeClient } from "./client.ts";
 import { Connection, ConnectionConfigError } from "./connection.ts";
-import { fakeApi, json, plainKubeconfig } from "./fake-api.ts";
+import { fakeApi, json, plainKubeconfig } from "./fake-api.test-kit.ts";
 
 const signal = new AbortController().signal;
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { silentLog } from "../reconciler/log.ts";
-import { createTestClock } from "../reconciler/test-clock.ts";
+import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { type EventFact, EventRecorder } from "./events.ts";
-import { fakeApi, json, type Respond, type SeenRequest } from "./fake-api.ts";
+import { fakeApi, json, type Respond, type SeenRequest } from "./fake-api.test-kit.ts";
 
 const signal = new AbortController().signal;
 

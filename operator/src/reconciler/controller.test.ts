@@ -5,7 +5,7 @@ import { silentLog } from "./log.ts";
 import { noMetrics } from "./metrics.ts";
 import { Terminal, Waiting } from "./policy.ts";
 import type { Reconcile } from "./reconcile.ts";
-import { createTestClock, settle } from "./test-clock.ts";
+import { createTestClock, settle } from "./test-clock.test-kit.ts";
 import { WorkQueue } from "./workqueue.ts";
 
 const apiError = (status: number, reason: string, retryAfterMs?: number): Error =>

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { apiError } from "./fake-list-watch.ts";
+import { apiError } from "./fake-list-watch.test-kit.ts";
 import {
   LeaderElector,
   LeadershipLost,
@@ -10,7 +10,7 @@ import {
   type LeaseSpec,
 } from "./lease.ts";
 import { microTime } from "./micro-time.ts";
-import { createTestClock, type TestClock } from "./test-clock.ts";
+import { createTestClock, type TestClock } from "./test-clock.test-kit.ts";
 
 const MICRO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/;
 

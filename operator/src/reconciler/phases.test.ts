@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type PassOutcome, type Phase, runPhases } from "./phases.ts";
 import { Terminal, Waiting } from "./policy.ts";
 import { CONTINUE, type ReconcileContext, type ReconcileResult, requeueAfter, STOP } from "./reconcile.ts";
-import { createTestClock } from "./test-clock.ts";
+import { createTestClock } from "./test-clock.test-kit.ts";
 
 interface Scope {
   readonly walked: string[];

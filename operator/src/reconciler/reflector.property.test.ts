@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { apiError, FakeListWatch } from "./fake-list-watch.ts";
+import { apiError, FakeListWatch } from "./fake-list-watch.test-kit.ts";
 import type { KubeObject } from "./list-watch.ts";
 import { Reflector } from "./reflector.ts";
 import { ObjectStore } from "./store.ts";
-import { createTestClock } from "./test-clock.ts";
+import { createTestClock } from "./test-clock.test-kit.ts";
 
 const name = fc.constantFrom("a", "b", "c", "d", "e");
 const failure = fc.constantFrom(

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { apiError, FakeListWatch } from "./fake-list-watch.ts";
+import { apiError, FakeListWatch } from "./fake-list-watch.test-kit.ts";
 import type { KubeObject } from "./list-watch.ts";
 import { silentLog } from "./log.ts";
 import { noMetrics } from "./metrics.ts";
 import { Reflector } from "./reflector.ts";
 import { ObjectStore } from "./store.ts";
-import { createTestClock } from "./test-clock.ts";
+import { createTestClock } from "./test-clock.test-kit.ts";
 
 /** A reflector of a scripted server on a test clock; random is 0, so a watch lasts exactly 100 s plus 10 s of grace. */
 function setup(source = new FakeListWatch()) {

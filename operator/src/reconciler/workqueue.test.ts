@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { createTestClock, settle } from "./test-clock.ts";
+import { createTestClock, settle } from "./test-clock.test-kit.ts";
 import { WorkQueue } from "./workqueue.ts";
 
 const signal = new AbortController().signal;

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createTestClock } from "../reconciler/test-clock.ts";
+import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { unite } from "./authentication.ts";
 import { createRegistryClient } from "./client.ts";
 import { digestOf } from "./digest.ts";
 import { isRegistryError, RegistryError } from "./errors.ts";
-import { type FakeServer, fakeRegistry, fakeServer, type Intercept, refuse } from "./fake-registry.ts";
+import { type FakeServer, fakeRegistry, fakeServer, type Intercept, refuse } from "./fake-registry.test-kit.ts";
 
 const signal = AbortSignal.timeout(60_000);
 const login = { username: "me", password: "hunter2" };

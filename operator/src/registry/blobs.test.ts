@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createRegistryClient } from "./client.ts";
 import { digestOf } from "./digest.ts";
 import { isRegistryError, type RegistryErrorCode } from "./errors.ts";
-import { fakeRegistry, fakeServer, type Intercept, impatientClock, refuse } from "./fake-registry.ts";
+import { fakeRegistry, fakeServer, type Intercept, impatientClock, refuse } from "./fake-registry.test-kit.ts";
 
 const signal = AbortSignal.timeout(60_000);
 const blob = Buffer.from("0123456789".repeat(100));

@@ -4,7 +4,7 @@ import { createRegistryClient } from "./client.ts";
 import { MEDIA_TYPES } from "./contract.ts";
 import { digestOf } from "./digest.ts";
 import { isRegistryError, type RegistryErrorCode } from "./errors.ts";
-import { fakeServer, refuse } from "./fake-registry.ts";
+import { fakeServer, refuse } from "./fake-registry.test-kit.ts";
 import { parseManifest } from "./manifest.ts";
 
 const signal = AbortSignal.timeout(60_000);

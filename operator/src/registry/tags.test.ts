@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { createRegistryClient } from "./client.ts";
 import { isRegistryError, type RegistryErrorCode } from "./errors.ts";
-import { fakeServer, refuse } from "./fake-registry.ts";
+import { fakeServer, refuse } from "./fake-registry.test-kit.ts";
 import { nextLink } from "./tags.ts";
 
 const signal = AbortSignal.timeout(60_000);

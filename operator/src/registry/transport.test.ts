@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import { type Clock, systemClock } from "../reconciler/clock.ts";
-import { createTestClock, settle } from "../reconciler/test-clock.ts";
+import { createTestClock, settle } from "../reconciler/test-clock.test-kit.ts";
 import { createRegistryClient, type RegistryClientOptions } from "./client.ts";
 import type { RegistryClient, RegistryEndpoint } from "./contract.ts";
 import { digestOf } from "./digest.ts";
 import { isRegistryError, RegistryError, type RegistryErrorCode } from "./errors.ts";
-import { fakeRegistry, fakeServer, impatientClock, refuse } from "./fake-registry.ts";
+import { fakeRegistry, fakeServer, impatientClock, refuse } from "./fake-registry.test-kit.ts";
 import { DEVELOPMENT_SOURCES, PUBLIC_SOURCES } from "./source-policy.ts";
 import { retryAfterMs } from "./transport.ts";
 

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createRegistryClient } from "./client.ts";
 import { digestOf } from "./digest.ts";
 import { isRegistryError, type RegistryErrorCode } from "./errors.ts";
-import { type FakeRegistry, fakeRegistry, type Intercept, impatientClock, refuse } from "./fake-registry.ts";
+import { type FakeRegistry, fakeRegistry, type Intercept, impatientClock, refuse } from "./fake-registry.test-kit.ts";
 import type { OrphanedUpload } from "./upload.ts";
 
 const signal = AbortSignal.timeout(60_000);

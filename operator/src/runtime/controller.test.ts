@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Runtime, Sandbox } from "@agentworlds/crds";
 import { RUNTIMES, SANDBOXES } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
-import { createTestClock } from "../reconciler/test-clock.ts";
+import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import type { HostFacts, RuntimeDriver } from "./contract.ts";
 import { RUNTIME_FINALIZER, reconcileRuntimes } from "./controller.ts";
 import { RuntimeError } from "./errors.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Runtime, Sandbox } from "@agentworlds/crds";
 import fc from "fast-check";
-import { settle } from "../reconciler/test-clock.ts";
+import { settle } from "../reconciler/test-clock.test-kit.ts";
 import type { Capability } from "../runtime/contract.ts";
 import { runtimeOf, sandboxOf } from "../runtime/test-objects.ts";
 import { AdmissionDesk, checkRuntime, type SessionNeeds, sessionsByHost } from "./admission.ts";

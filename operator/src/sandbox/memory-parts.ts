@@ -7,7 +7,7 @@ import { isConflict } from "../kube/errors.ts";
 import { NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
-import { createTestClock } from "../reconciler/test-clock.ts";
+import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { installationRegistry, worldRepository } from "../registry/installation.ts";
 import { RuntimeError } from "../runtime/errors.ts";
 import { memoryResource } from "../runtime/memory-resource.ts";

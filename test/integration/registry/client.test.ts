@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { digestOf } from "../../../operator/src/registry/digest.ts";
 import { isRegistryError } from "../../../operator/src/registry/errors.ts";
-import { impatientClock } from "../../../operator/src/registry/fake-registry.ts";
+import { impatientClock } from "../../../operator/src/registry/fake-registry.test-kit.ts";
 import {
   bytesOf,
   clientOf,
