@@ -27,9 +27,11 @@ lint: node_modules ## Types, style, import direction, drift of generated files
 	@$(NODE) node_modules/@biomejs/biome/bin/biome check --error-on-warnings .
 	@$(NODE) hack/checks/import-direction.ts
 	@$(NODE) crds/generate.ts --check
+	@$(NODE) hack/generate-docs.ts --check
 
-generate: node_modules ## CRDs, admission policies and field tables from the schemas
+generate: node_modules ## CRDs, admission policies and the tables of docs/ from the schemas
 	@$(NODE) crds/generate.ts
+	@$(NODE) hack/generate-docs.ts
 
 up: node_modules ## Control plane, engine and registry in the background; writes .local/parts.json
 	@$(NODE) hack/up.ts

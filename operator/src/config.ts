@@ -151,7 +151,8 @@ export function overlay(document: unknown, environment: Readonly<Record<string, 
 /** Read by other programs of the product. */
 const OTHER_VARIABLES: ReadonlySet<string> = new Set(["AGENTWORLDS_PARTS"]);
 
-const variableName = (path: readonly string[]): string =>
+/** The environment variable that overrides the setting at `path`. */
+export const variableName = (path: readonly string[]): string =>
   PREFIX + path.map((key) => key.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()).join("_");
 
 interface Setting {

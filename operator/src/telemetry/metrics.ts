@@ -5,7 +5,10 @@ import { PASS_ENDS, type ReconcilerMetrics, WATCH_ENDS } from "../reconciler/met
 const SECONDS = [0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300];
 
 export interface OperatorMetrics {
+  /** What the endpoint serves: the operator's own metrics and those of its process. */
   readonly registry: Registry;
+  /** Names of the operator's own metrics. */
+  readonly ownNames: readonly string[];
   readonly reconciler: ReconcilerMetrics;
 }
 
@@ -15,6 +18,7 @@ export function createMetrics(known: {
 }): OperatorMetrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry, prefix: "agentworlds_" });
+  const ofTheProcess = new Set(registry.getMetricsAsArray().map(({ name }) => name));
   const registers = [registry];
   const reconciles = new Counter({
     name: "agentworlds_reconcile_total",
@@ -98,6 +102,10 @@ export function createMetrics(known: {
 
   return {
     registry,
+    ownNames: registry
+      .getMetricsAsArray()
+      .map(({ name }) => name)
+      .filter((name) => !ofTheProcess.has(name)),
     reconciler: {
       listed: (resource, { items }) => objects.set({ resource }, items),
       watchHeard: (resource, { at }) => heard.set({ resource }, at / 1000),
