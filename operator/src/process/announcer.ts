@@ -8,7 +8,7 @@ import type { Announce } from "../world/scope.ts";
 const CAUSED_BY = "agentworlds.dev/caused-by";
 
 export function announcer(recorder: EventRecorder): Announce {
-  return ({ kind, object }, { type, reason, action, message }) => {
+  return ({ kind, object }, { type, reason, action, message, causedBy }) => {
     const { name, namespace, uid } = object.metadata;
     recorder.record({
       regarding: { apiVersion: API_VERSION, kind, name, uid, ...(namespace === undefined ? {} : { namespace }) },
@@ -16,7 +16,7 @@ export function announcer(recorder: EventRecorder): Announce {
       reason,
       action,
       note: message,
-      annotations: { [CAUSED_BY]: JSON.stringify(creatorOf(object)) },
+      annotations: { [CAUSED_BY]: JSON.stringify(causedBy ?? creatorOf(object)) },
     });
   };
 }

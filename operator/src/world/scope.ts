@@ -1,4 +1,4 @@
-import type { Runtime, Sandbox, World } from "@agentworlds/crds";
+import type { CausedBy, Runtime, Sandbox, World } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
 import type { Log } from "../reconciler/log.ts";
 import type { ReconcileContext } from "../reconciler/reconcile.ts";
@@ -21,6 +21,8 @@ export interface AnnouncedEvent {
   /** What the operator did or tried, PascalCase. */
   readonly action: string;
   readonly message: string;
+  /** Who caused what is told (DESIGN §4.10). Absent: the object's creator. */
+  readonly causedBy?: CausedBy;
 }
 
 /** What the World controller works with. */
