@@ -7,6 +7,7 @@ import type { KubeObject } from "../reconciler/list-watch.ts";
 import { GROUP, VERSION } from "./discovery.ts";
 import { pause } from "./follow-object.ts";
 import { GatewayLeases, RENEW_MS } from "./gateway-lease.ts";
+import { GatewayWatch } from "./gateway-watch.ts";
 
 /** Name of the APIService; rights to it are granted by this name. */
 export const API_SERVICE = `${VERSION}.${GROUP}`;
@@ -14,6 +15,10 @@ export const API_SERVICE = `${VERSION}.${GROUP}`;
 export const GATEWAY_SERVICE = "agent-worlds-gateway";
 const OWNED = { "app.kubernetes.io/managed-by": "agent-worlds" };
 const CALL_DEADLINE_MS = 10_000;
+/** First pause after a pass that failed; it doubles up to the renewal period. */
+const RETRY_MS = 250;
+/** A controller that saw no gateway may withdraw what a starting one has just found in order: it looks again so soon. */
+const SECOND_LOOK_MS = 2_000;
 
 interface ApiService extends KubeObject {
   readonly spec?: {
@@ -49,6 +54,7 @@ export interface RegistrationOptions {
 export class ApiRegistration {
   readonly #options: RegistrationOptions;
   readonly #leases: GatewayLeases;
+  readonly #gateways: GatewayWatch;
   readonly #apiServices: ResourceClient<ApiService>;
   readonly #services: ResourceClient<KubeObject>;
   #caBundle: string;
@@ -57,20 +63,28 @@ export class ApiRegistration {
     this.#options = options;
     this.#caBundle = options.caBundle;
     this.#leases = new GatewayLeases(options.kube, options.namespace);
+    this.#gateways = new GatewayWatch({ leases: this.#leases, clock: options.clock });
     this.#apiServices = options.kube.resource<ApiService>(API_SERVICES);
     this.#services = options.kube.resource<KubeObject>(SERVICES);
   }
 
   /** Renews the Lease and puts right what is not registered as it should be; ends with the signal. */
   async keep(signal: AbortSignal): Promise<void> {
+    let retryMs = RETRY_MS;
+    let nextMs = SECOND_LOOK_MS;
     while (!signal.aborted) {
+      let pauseMs = nextMs;
       try {
         await this.assert(signal);
+        nextMs = RENEW_MS;
+        retryMs = RETRY_MS;
       } catch (error) {
-        if (!signal.aborted)
-          this.#options.logger.warn({ err: error }, "registering the aggregated API failed; trying again");
+        if (signal.aborted) return;
+        this.#options.logger.warn({ err: error }, "registering the aggregated API failed; trying again");
+        pauseMs = retryMs;
+        retryMs = Math.min(retryMs * 2, RENEW_MS);
       }
-      await pause(this.#options.clock, RENEW_MS, signal);
+      await pause(this.#options.clock, pauseMs, signal);
     }
   }
 
@@ -78,9 +92,12 @@ export class ApiRegistration {
   async assert(signal: AbortSignal): Promise<void> {
     const { clock, gateway: name, port } = this.#options;
     await this.#leases.renew({ name, port }, clock.now(), signal);
+    // In every pass: who looks only when it matters has seen nothing long enough.
+    const live = await this.#gateways.live(signal);
     const present = await this.#read(signal);
-    const presentPort = present?.spec?.service?.port;
-    if (this.#isAsWanted(present, presentPort ?? 0) && (await this.#servedAt(presentPort ?? 0, signal))) return;
+    const presentPort = present?.spec?.service?.port ?? 0;
+    const isServed = presentPort === this.#ownPort() || live.some((gateway) => gateway.port === presentPort);
+    if (this.#isAsWanted(present, presentPort) && isServed) return;
     await this.#apply(this.#ownPort(), signal);
     this.#options.logger.info({ apiService: API_SERVICE, port: this.#ownPort() }, "the aggregated API is registered");
   }
@@ -94,9 +111,9 @@ export class ApiRegistration {
 
   /** Orderly stop: the registration goes over to a gateway that lives on, or is withdrawn when this was the last. */
   async leave(signal: AbortSignal): Promise<void> {
-    const { clock, gateway, kube, namespace, logger } = this.#options;
+    const { gateway, kube, namespace, logger } = this.#options;
     await this.#leases.release(gateway, signal);
-    const others = await this.#leases.proven(clock, signal);
+    const others = await this.#gateways.proven(signal);
     const heir = others.find((other) => other.port !== undefined);
     if (others.length === 0) {
       const outcome = await withdraw(kube, { namespace, signal });
@@ -129,13 +146,6 @@ export class ApiRegistration {
       service.namespace === this.#options.namespace &&
       (this.#options.backend.kind === "External" || port === this.#options.backend.port)
     );
-  }
-
-  /** Whether somebody serves at the registered port: this gateway, or another one that lives. */
-  async #servedAt(port: number, signal: AbortSignal): Promise<boolean> {
-    if (port === this.#ownPort()) return true;
-    const live = await this.#leases.live(this.#options.clock.now(), signal);
-    return live.some((gateway) => gateway.port === port);
   }
 
   async #apply(port: number, signal: AbortSignal): Promise<void> {
@@ -179,14 +189,14 @@ export class ApiRegistration {
 export type Withdrawal = "Withdrawn" | "Absent" | "Kept";
 
 /**
- * For the controller: withdraws the aggregated API when no gateway's Lease is fresh, so that gateways that were killed
- * do not leave namespace deletions hanging. `now` in epoch milliseconds. Throws kube errors.
+ * For the controller: withdraws the aggregated API when no gateway is seen to live, so that gateways that were killed do
+ * not leave namespace deletions hanging. The caller keeps the watch and asks every few seconds. Throws kube errors.
  */
 export async function withdrawIfNoGateway(
   kube: KubeClient,
-  options: { namespace: string; now: number; signal: AbortSignal },
+  options: { gateways: GatewayWatch; namespace: string; signal: AbortSignal },
 ): Promise<Withdrawal> {
-  const live = await new GatewayLeases(kube, options.namespace).live(options.now, options.signal);
+  const live = await options.gateways.live(options.signal);
   return live.length > 0 ? "Kept" : withdraw(kube, options);
 }
 

@@ -1,48 +1,40 @@
+/** Every serving gateway holds a Lease with this label in the installation's namespace, and renews it. */
 import type { KubeClient, ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import { LEASES } from "../kube/resource-types.ts";
-import { type Clock, monotonicNow } from "../reconciler/clock.ts";
 import type { KubeObject } from "../reconciler/list-watch.ts";
+import { microTime } from "../reconciler/micro-time.ts";
 
-/** Every serving gateway holds a Lease with this label in the installation's namespace. */
 const ROLE_LABEL = "agentworlds.dev/role";
 const ROLE_SELECTOR = `${ROLE_LABEL}=gateway`;
 const PORT_ANNOTATION = "agentworlds.dev/gateway-port";
-/** A gateway that has not renewed for this long is not counted. */
+/** A gateway that was not seen to renew for this long is not counted. */
 export const LEASE_SECONDS = 30;
 export const RENEW_MS = 10_000;
-/** A Lease this old is of a gateway that was killed, and is removed. */
-const FORGET_MS = 600_000;
 const CALL_DEADLINE_MS = 10_000;
 
-interface Lease extends KubeObject {
+/** `coordination.k8s.io/v1` Lease of a gateway. Its renewTime is for people: it is of the writer's clock. */
+export interface GatewayLease extends KubeObject {
   readonly spec?: { readonly renewTime?: string };
-}
-
-/** A renewal is waited for this long: one period, and the time a busy machine may add. */
-const PROOF_MS = RENEW_MS + 2_000;
-const PROOF_LOOK_MS = 250;
-
-/** A gateway that serves now. */
-export interface LiveGateway {
-  readonly name: string;
-  /** `spec.renewTime` as last read. */
-  readonly renewedAt: string;
-  /** Port it listens on, as far as it said so. */
-  readonly port: number | undefined;
 }
 
 /** The Leases of all gateways of the installation. */
 export class GatewayLeases {
-  readonly #leases: ResourceClient<Lease>;
+  readonly #leases: ResourceClient<GatewayLease>;
   readonly #namespace: string;
 
   constructor(kube: KubeClient, namespace: string) {
-    this.#leases = kube.resource<Lease>(LEASES);
+    this.#leases = kube.resource<GatewayLease>(LEASES);
     this.#namespace = namespace;
   }
 
-  /** Says that the gateway `name` serves on `port`. */
+  /** All of them, those of the dead included. */
+  async list(signal: AbortSignal): Promise<readonly GatewayLease[]> {
+    const options = { namespace: this.#namespace, labelSelector: ROLE_SELECTOR, deadlineMs: CALL_DEADLINE_MS, signal };
+    return (await this.#leases.list(options)).items;
+  }
+
+  /** Says that the gateway `name` serves on `port`. `now` in epoch milliseconds. */
   async renew(gateway: { name: string; port: number }, now: number, signal: AbortSignal): Promise<void> {
     const { name } = gateway;
     const lease = {
@@ -67,43 +59,10 @@ export class GatewayLeases {
       if (!isNotFound(error)) throw error;
     }
   }
-
-  /** Gateways whose Lease is fresh; Leases of the long dead are removed on the way. */
-  async live(now: number, signal: AbortSignal): Promise<LiveGateway[]> {
-    const live: LiveGateway[] = [];
-    const options = { signal, deadlineMs: CALL_DEADLINE_MS };
-    const page = await this.#leases.list({ namespace: this.#namespace, labelSelector: ROLE_SELECTOR, ...options });
-    for (const lease of page.items) {
-      const age = now - Date.parse(lease.spec?.renewTime ?? "");
-      if (age <= LEASE_SECONDS * 1_000) {
-        const port = Number(lease.metadata.annotations?.[PORT_ANNOTATION]);
-        const renewedAt = lease.spec?.renewTime ?? "";
-        live.push({
-          name: lease.metadata.name,
-          renewedAt,
-          port: Number.isInteger(port) && port > 0 ? port : undefined,
-        });
-      } else if (!(age < FORGET_MS)) await this.release(lease.metadata.name, signal);
-    }
-    return live;
-  }
-
-  /**
-   * Gateways that were seen to renew while this call waited: a fresh Lease alone may be of one that was killed a moment
-   * ago. Returns with the first that renews; none after one period is nobody.
-   */
-  async proven(clock: Clock, signal: AbortSignal): Promise<LiveGateway[]> {
-    const before = new Map((await this.live(clock.now(), signal)).map(({ name, renewedAt }) => [name, renewedAt]));
-    const until = monotonicNow(clock) + PROOF_MS;
-    while (before.size > 0 && monotonicNow(clock) < until) {
-      await clock.sleep(PROOF_LOOK_MS, signal);
-      const live = await this.live(clock.now(), signal);
-      const renewed = live.filter(({ name, renewedAt }) => before.get(name) !== renewedAt);
-      if (renewed.length > 0) return renewed;
-    }
-    return [];
-  }
 }
 
-/** MicroTime: exactly six fractional digits, or the API server refuses it. */
-const microTime = (epochMs: number): string => new Date(epochMs).toISOString().replace("Z", "000Z");
+/** The port that the gateway of a Lease said it listens on. */
+export function portOf(lease: GatewayLease): number | undefined {
+  const port = Number(lease.metadata.annotations?.[PORT_ANNOTATION]);
+  return Number.isInteger(port) && port > 0 ? port : undefined;
+}

@@ -3,6 +3,8 @@ import type { Runtime, Sandbox, World } from "@agentworlds/crds";
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 import { withdrawIfNoGateway } from "../gateway/apiservice.ts";
+import { GatewayLeases } from "../gateway/gateway-lease.ts";
+import { GatewayWatch } from "../gateway/gateway-watch.ts";
 import { installationId } from "../installation.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { EventRecorder } from "../kube/events.ts";
@@ -226,9 +228,11 @@ function makeControllers(
 
 /** Gateways that were killed leave an APIService without a backend, and every namespace deletion hangs on it (DESIGN §6). */
 async function watchGateways({ kube, config, log, clock }: ControllerParts, signal: AbortSignal): Promise<void> {
+  const { namespace } = config;
+  const gateways = new GatewayWatch({ leases: new GatewayLeases(kube, namespace), clock });
   while (!signal.aborted) {
     try {
-      const result = await withdrawIfNoGateway(kube, { namespace: config.namespace, now: clock.now(), signal });
+      const result = await withdrawIfNoGateway(kube, { gateways, namespace, signal });
       if (result === "Withdrawn") log.warn({}, "no gateway is alive: the sessions API was withdrawn");
       await clock.sleep(GATEWAY_CHECK_MS, signal);
     } catch (error) {
