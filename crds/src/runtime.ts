@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { KindDefinition, KindResource } from "./definition.ts";
 import {
   API_VERSION,
+  causedBySchema,
   conditions,
   GROUP,
   LIMITS,
@@ -189,6 +190,10 @@ const runtimeRescueSchema = z.object({
   sandbox: sandboxReferenceSchema.describe("The session whose work it is."),
   host: word(63).describe("Host that keeps the container."),
   computeId: word(256).describe("Id of the container on that host."),
+  capture: word(256)
+    .exactOptional()
+    .describe("Image on that host that holds the work, when it had been captured already."),
+  causedBy: causedBySchema.exactOptional().describe("Who ended the session."),
   base: digest().exactOptional().describe("Version the work is based on."),
   reason: word(128).describe("PascalCase constant: why it could not be published."),
   message: text(LIMITS.message).describe("The same for a person."),

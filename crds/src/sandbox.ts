@@ -78,9 +78,7 @@ const sandboxFields = z.object({
       name: objectName().describe("Name of a World of the same namespace."),
       version: count()
         .exactOptional()
-        .describe(
-          "Version of the first boot. Unset: the newest. Later boots go on from the session's own last version.",
-        ),
+        .describe("Version of the first boot. Unset: the newest. Later boots start from the newest."),
     })
     .exactOptional()
     .describe("The World to work in. Exactly one of `world` and `image`; immutable."),
@@ -233,6 +231,9 @@ const operationSchema = z.object({
   lastError: text(LIMITS.message).exactOptional().describe("What the last attempt failed on."),
   retryAt: time().exactOptional().describe("When the next attempt is due."),
   causedBy: causedBySchema.exactOptional().describe("Who caused it; absent when a deadline did."),
+  supersedes: word(64)
+    .exactOptional()
+    .describe("Id of a failed operation that this one takes the place of, while what that left behind is removed."),
   request: word(64).exactOptional().describe("Id of the request that asked for it; absent when none did."),
   description: text(LIMITS.description).exactOptional().describe("Prose of the version. Unset: the one in force."),
   consistency: word(64).exactOptional().describe("How the tree stood when it was captured; set from `Captured` on."),

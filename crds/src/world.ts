@@ -195,6 +195,10 @@ const rescueSchema = z.object({
   runtime: word(63).describe("Runtime that keeps the container."),
   host: word(63).describe("Host that keeps the container."),
   computeId: word(256).describe("Id of the container on that host."),
+  capture: word(256)
+    .exactOptional()
+    .describe("Image on that host that holds the work, when it had been captured already."),
+  causedBy: causedBySchema.exactOptional().describe("Who ended the session."),
   base: digest().exactOptional().describe("Version the work is based on."),
   reason: word(128).describe("PascalCase constant: why it could not be published."),
   message: text(LIMITS.message).describe("The same for a person."),

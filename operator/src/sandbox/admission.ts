@@ -111,6 +111,8 @@ export class AdmissionDesk {
   /** Sessions by host, the ones just admitted included. */
   occupancy(sandboxes: readonly Sandbox[], runtime: string): Map<string, number> {
     const byHost = sessionsByHost(sandboxes, runtime);
+    const known = new Set(sandboxes.map(({ metadata }) => metadata.uid));
+    for (const uid of this.#given.keys()) if (!known.has(uid)) this.#given.delete(uid);
     for (const sandbox of sandboxes) {
       const given = this.#given.get(sandbox.metadata.uid);
       if (!given) continue;

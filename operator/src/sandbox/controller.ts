@@ -3,7 +3,6 @@ import type { SandboxStatus } from "@agentworlds/crds";
 import { isConflict, isNotFound } from "../kube/errors.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { type PassOutcome, type Phase, runPhases } from "../reconciler/phases.ts";
-import { Terminal, Waiting } from "../reconciler/policy.ts";
 import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
 import { creatorOf } from "../world/creator.ts";
 import { explain } from "../world/status.ts";
@@ -69,12 +68,11 @@ async function summarise(scope: SandboxScope, outcome: PassOutcome): Promise<Rec
   const explained = explain(failure);
   const isNew = before.metadata.resourceVersion !== scope.sandbox.metadata.resourceVersion;
   if (explained && isNew) {
-    const isExpected = failure instanceof Waiting || failure instanceof Terminal;
     scope.dependencies.announce(
       { kind: "Sandbox", object: scope.sandbox },
       {
         type: "Warning",
-        reason: isExpected ? explained.reason : "ReconcileFailed",
+        reason: explained.reason,
         action: "Reconcile",
         message: explained.message,
       },

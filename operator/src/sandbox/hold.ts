@@ -1,16 +1,17 @@
-/** The end of a hold that nothing stands behind. The hold of a session that ran ends in phases/release.ts. */
-import { statusOf } from "../world/status-writer.ts";
-import { readSame } from "./record.ts";
+/** The end of a Sandbox's hold on its World. */
 import type { SandboxScope } from "./scope.ts";
 
 /**
- * A hold without compute keeps others waiting for nothing: a boot that was never recorded, because its slot was taken, the
- * session was ended first, or the operator was. The cache may lag behind a boot of ours, so a fresh read decides.
+ * Ends the hold of exactly this Sandbox; the caller has made sure that no compute and no unpublished work of it exists
+ * (DESIGN §4.2). The World is read fresh, by name: the cache may not show a hold that was taken a moment ago. A hold of another
+ * Sandbox, no hold and no World are a success.
  */
-export async function letGoUnused(scope: SandboxScope): Promise<void> {
-  const { world, sandbox } = scope;
-  if (!world || statusOf(world).holder?.uid !== sandbox.metadata.uid) return;
-  if ((await readSame(scope)).status?.compute) return;
-  const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
-  await scope.dependencies.worldWriter.letGo(ref, sandbox.metadata.uid, scope.context.signal);
+export async function letGoOfWorld(scope: SandboxScope): Promise<void> {
+  const { metadata, spec } = scope.sandbox;
+  if (!spec.world) return;
+  await scope.dependencies.worldWriter.letGo(
+    { namespace: metadata.namespace ?? "", name: spec.world.name },
+    metadata.uid,
+    scope.context.signal,
+  );
 }

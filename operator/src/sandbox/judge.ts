@@ -139,7 +139,7 @@ const snapshotUnderWay = (requests: readonly SandboxRequest[] | undefined, id: s
 });
 
 /** From `Captured` on the work no longer lives in the container alone. */
-const isPastCapture = (stage: string | undefined): boolean =>
+export const isPastCapture = (stage: string | undefined): boolean =>
   stage === "Captured" ||
   stage === "Uploaded" ||
   stage === "Manifested" ||

@@ -152,6 +152,12 @@ async function workOn(parts: Parts): Promise<void> {
   await parts.until("asleep", () => isAsleep(parts.sandbox()) || parts.wasKilled());
 }
 
+/** Somebody worked in the container, and head does not have it. */
+function hasUnpublishedWork(parts: Parts, id: string): boolean {
+  const saved = new Set(parts.host.worked(parts.world().status.head?.digest ?? ""));
+  return (parts.host.containers.get(id)?.work ?? []).some((entry) => !saved.has(entry));
+}
+
 const troubles: Record<string, (parts: Parts) => Promise<void>> = {
   "the Sandbox is deleted": async (parts) => {
     parts.delete();
@@ -184,8 +190,8 @@ const troubles: Record<string, (parts: Parts) => Promise<void>> = {
         `${id} is not written down on the Runtime`,
       );
       assert.ok(
-        rescues.some(({ computeId }) => computeId === id),
-        `${id} is not written down on the World`,
+        rescues.some(({ computeId }) => computeId === id) || !hasUnpublishedWork(parts, id),
+        `the World is kept from new writers while ${id} holds unpublished work`,
       );
     }
   },
@@ -209,8 +215,8 @@ const troubles: Record<string, (parts: Parts) => Promise<void>> = {
     assert.equal(holder, undefined);
     for (const id of parts.host.containers.keys()) {
       assert.ok(
-        rescues.some(({ computeId }) => computeId === id),
-        `${id} is not written down`,
+        rescues.some(({ computeId }) => computeId === id) || !hasUnpublishedWork(parts, id),
+        `${id} holds unpublished work and is not written down`,
       );
     }
   },

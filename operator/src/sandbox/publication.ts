@@ -12,10 +12,11 @@ import { PublicationError } from "../snapshot/errors.ts";
 import { configOfVersion, digestOf } from "../snapshot/image-config.ts";
 import { isTagFree, manifestOfVersion, putVersion, readBackVersion, repairTags } from "../snapshot/publish.ts";
 import { creatorOf } from "../world/creator.ts";
-import { statusOf, WorldGone } from "../world/status-writer.ts";
-import { causeOf, currentOperation, VERSION_REASON_OF } from "./phases/hibernate.ts";
+import { statusOf } from "../world/status-writer.ts";
+import { causeOf, currentOperation, versionReasonOf } from "./operation.ts";
 import { isoNow } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
+import { worldRef } from "./world-of.ts";
 
 export interface Publication {
   readonly uploaded: UploadedCapture;
@@ -85,6 +86,12 @@ export async function committedVersion(scope: SandboxScope, operation: string): 
   return found && { version: found.version, digest: found.digest, reason: found.reason };
 }
 
+/** A version that this session made is the base of its next. */
+export const publishedFields = (scope: SandboxScope, { version, digest, reason }: PublishedVersion) => ({
+  base: { version, digest },
+  lastSnapshot: { version, digest, reason, at: isoNow(scope) },
+});
+
 interface Draft {
   readonly content: { readonly config: Uint8Array; readonly layers: UploadedCapture["layers"] };
   readonly manifest: Uint8Array;
@@ -132,7 +139,9 @@ async function draftVersion(scope: SandboxScope, publication: Publication, pendi
   const status = statusOf(world);
   const operation = currentOperation(scope);
   const bootedFrom = scope.sandbox.status?.bootedFrom?.digest;
-  if (!bootedFrom || !status.genesis) throw new WorldGone(`World ${world.metadata.name} has lost its genesis`);
+  if (!bootedFrom || !status.genesis) {
+    throw new PublicationError("LineageUnreadable", `status of World ${world.metadata.name} names no genesis`);
+  }
   const booted = await readBackVersion(registry.client, publication.repository, bootedFrom, signal);
   const config = configOfVersion({
     baseConfig: await registry.client.getBlob(publication.repository, booted.config.digest, signal),
@@ -141,7 +150,7 @@ async function draftVersion(scope: SandboxScope, publication: Publication, pendi
   });
   const description = operation.description ?? descriptionInForce(world);
   const causedBy = causeOf(scope);
-  const reason = VERSION_REASON_OF[operation.reason as keyof typeof VERSION_REASON_OF] ?? operation.reason;
+  const reason = versionReasonOf(operation);
   const content = { config, layers: publication.uploaded.layers };
   const manifest = manifestOfVersion(
     {
@@ -188,11 +197,4 @@ export function descriptionInForce(world: World): string {
   const stated = world.spec.description;
   const isNew = stated !== undefined && !versions.some((version) => version.description === stated);
   return isNew ? stated : (versions.at(-1)?.description ?? "");
-}
-
-/** The World of this pass, by UID. */
-export function worldRef(scope: SandboxScope): { namespace: string; name: string; uid: string } {
-  const { world } = scope;
-  if (!world) throw new WorldGone(`World ${scope.sandbox.spec.world?.name} does not exist any more`);
-  return { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
 }

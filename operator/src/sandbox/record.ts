@@ -4,9 +4,13 @@
  */
 import type { Sandbox, SandboxStatus } from "@agentworlds/crds";
 import { isConflict, isNotFound } from "../kube/errors.ts";
+import { mergePatchBetween } from "../reconciler/patch.ts";
 import { SANDBOX_FINALIZER, type SandboxScope } from "./scope.ts";
 
-/** `null` removes a field, as in a JSON merge patch. */
+/**
+ * Fields of the status to be as given, and `null` to be gone. A field that is an object is replaced as a whole: a plain merge
+ * patch would leave members of the one before in it, such as the retry time of a failed operation in the next one.
+ */
 export type SandboxStatusPatch = { readonly [Field in keyof SandboxStatus]?: SandboxStatus[Field] | null };
 
 /** What a write needs to know of its pass. */
@@ -26,13 +30,26 @@ const MOST_CONFLICTS = 50;
  * Compare-and-swap on the object this pass judged. A conflict ends the pass: what was judged may no longer hold. For intents
  * (`Hibernating`, a boot), where a touch that came first must win.
  */
-export async function recordIntent(scope: RecordScope, status: SandboxStatusPatch): Promise<void> {
+export async function recordIntent(scope: RecordScope, fields: SandboxStatusPatch): Promise<void> {
   const { name, namespace, resourceVersion } = scope.sandbox.metadata;
+  const status = replacing(scope.sandbox.status ?? {}, fields);
   scope.sandbox = await scope.dependencies.sandboxClient.patchStatus(
     { name, ...(namespace === undefined ? {} : { namespace }) },
     { metadata: { resourceVersion }, status },
     { signal: scope.context.signal },
   );
+}
+
+/** The merge patch that makes each given field exactly what is given. */
+function replacing(before: object, fields: SandboxStatusPatch): Record<string, unknown> {
+  const present: Readonly<Record<string, unknown>> = Object.fromEntries(Object.entries(before));
+  const patch: Record<string, unknown> = {};
+  for (const [field, value] of Object.entries(fields)) {
+    if (value === undefined) continue;
+    const changed = mergePatchBetween({ [field]: present[field] }, { [field]: value });
+    if (changed) patch[field] = changed[field];
+  }
+  return patch;
 }
 
 /**

@@ -1,13 +1,19 @@
 /**
- * When a snapshot cannot be published any more (World gone, deletion overdue), the stopped container is kept and written down
- * where it survives the Sandbox and its namespace: on the World and on the Runtime (DESIGN §4.3).
+ * A session that can come to no regular end (World gone, deletion overdue, host silent). Its container is written down where
+ * that survives the Sandbox and its namespace (DESIGN §4.3): on the Runtime always, since the container must go one day; on the
+ * World only when it holds work that is in no version, because that keeps new writers away.
  */
-import { clip, LIMITS, type RuntimeRescue } from "@agentworlds/crds";
+import { clip, LIMITS, type RuntimeRescue, type SandboxCompute, type SandboxStatus } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
 import { RuntimeError } from "../runtime/errors.ts";
+import { captureName } from "../snapshot/docker-commit.ts";
 import { WorldGone } from "../world/status-writer.ts";
-import { isoNow, recordProgress } from "./record.ts";
+import { isPastCapture } from "./judge.ts";
+import { causeOf } from "./operation.ts";
+import { committedVersion, type PublishedVersion, publishedFields } from "./publication.ts";
+import { isoNow, recordProgress, type SandboxStatusPatch } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
+import { refOf } from "./world-of.ts";
 
 /** A deletion is never blocked for ever by a snapshot that cannot be published. */
 export function isDeletionOverdue(scope: SandboxScope): boolean {
@@ -16,53 +22,81 @@ export function isDeletionOverdue(scope: SandboxScope): boolean {
   return scope.context.clock.now() - Date.parse(since) >= scope.dependencies.limits.deletionDeadlineMs;
 }
 
+/** What the container that stays behind holds. */
+type Remains =
+  /** Work that is in no version. */
+  | { readonly kind: "work" }
+  /** Its work was committed by this operation: only the container is left over. */
+  | { readonly kind: "published"; readonly version: PublishedVersion }
+  /** Nothing that anybody asked to keep. */
+  | { readonly kind: "nothing" };
+
 export async function rescue(scope: SandboxScope, cause: string): Promise<void> {
-  const { metadata, spec, status } = scope.sandbox;
-  const { compute } = status ?? {};
+  const compute = scope.sandbox.status?.compute;
   if (!compute) return;
+  const remains = await judgeRemains(scope);
   await stopIfReachable(scope, compute.id);
-  const facts = {
-    operation: status?.operation?.id ?? `lost-${metadata.uid}-${compute.boot}`,
-    sandbox: { name: metadata.name, uid: metadata.uid },
-    host: compute.host,
-    computeId: compute.id,
-    ...(status?.base ? { base: status.base.digest } : {}),
-    reason: scope.world ? "SnapshotFailed" : "WorldGone",
-    message: clip(cause, LIMITS.message),
-    since: isoNow(scope),
-  };
-  await recordOnRuntime(scope, compute.runtime, {
-    ...facts,
-    namespace: metadata.namespace ?? "",
-    ...(spec.world ? { world: spec.world.name } : {}),
-  });
-  await recordOnWorld(scope, { ...facts, runtime: compute.runtime });
-  await recordProgress(scope, () => ({
-    compute: null,
-    operation: null,
-    expiresAt: null,
-    lifetimeEndsAt: null,
-    lastEnding: {
-      boot: compute.boot,
-      reason: facts.reason,
-      outcome: "Rescued",
-      message: clip(
-        `the stopped container is kept on ${compute.runtime}/${compute.host} as ${compute.id}: ${cause}`,
-        LIMITS.message,
-      ),
-      at: isoNow(scope),
-    },
-  }));
+  const record = rescueRecord(scope, { compute, remains, cause });
+  await recordOnRuntime(scope, compute.runtime, record);
+  await endHold(scope, record, { compute, remains });
+  await recordProgress(scope, () => endedFields(scope, { compute, remains, record }));
   scope.goal = { kind: "asleep" };
+  const left = `on ${compute.runtime}/${compute.host} as ${compute.id}: ${cause}`;
   scope.dependencies.announce(
     { kind: "Sandbox", object: scope.sandbox },
     {
       type: "Warning",
-      reason: "Rescued",
+      reason: remains.kind === "work" ? "Rescued" : "ContainerLeftBehind",
       action: "Rescue",
-      message: `unpublished work is kept on ${compute.runtime}/${compute.host} as ${compute.id}: ${cause}`,
+      message:
+        remains.kind === "work" ? `unpublished work is kept ${left}` : `a container without work is left ${left}`,
+      causedBy: causeOf(scope),
     },
   );
+}
+
+async function judgeRemains(scope: SandboxScope): Promise<Remains> {
+  const { operation, compute } = scope.sandbox.status ?? {};
+  const committed = operation && (await committedUnlessGone(scope, operation.id));
+  if (committed) return { kind: "published", version: committed };
+  const hadWork = compute?.provisionedAt !== undefined && !scope.savesNothing && operation?.outcome !== "Discard";
+  const isDropped = scope.sandbox.metadata.deletionTimestamp && scope.sandbox.spec.closePolicy === "Discard";
+  return hadWork && !isDropped ? { kind: "work" } : { kind: "nothing" };
+}
+
+async function committedUnlessGone(scope: SandboxScope, operation: string): Promise<PublishedVersion | undefined> {
+  try {
+    return await committedVersion(scope, operation);
+  } catch (error) {
+    if (error instanceof WorldGone) return undefined;
+    throw error;
+  }
+}
+
+const REASONS = { published: "Published", nothing: "NothingToSave" } as const;
+
+function rescueRecord(
+  scope: SandboxScope,
+  { compute, remains, cause }: { compute: SandboxCompute; remains: Remains; cause: string },
+): RuntimeRescue {
+  const { metadata, spec, status } = scope.sandbox;
+  const { operation } = status ?? {};
+  const unpublished = scope.world ? "SnapshotFailed" : "WorldGone";
+  return {
+    operation: operation?.id ?? `lost-${metadata.uid}-${compute.boot}`,
+    sandbox: { name: metadata.name, uid: metadata.uid },
+    host: compute.host,
+    computeId: compute.id,
+    // Once captured, the image is a copy of the work, and the only one where the container is gone.
+    ...(operation && isPastCapture(operation.stage) ? { capture: captureName(operation.id) } : {}),
+    ...(status?.base ? { base: status.base.digest } : {}),
+    causedBy: causeOf(scope),
+    reason: remains.kind === "work" ? unpublished : REASONS[remains.kind],
+    message: clip(cause, LIMITS.message),
+    since: isoNow(scope),
+    namespace: metadata.namespace ?? "",
+    ...(spec.world ? { world: spec.world.name } : {}),
+  };
 }
 
 /** A host that does not answer keeps the container anyway. */
@@ -75,27 +109,60 @@ async function stopIfReachable(scope: SandboxScope, computeId: string): Promise<
   }
 }
 
-async function recordOnRuntime(scope: SandboxScope, runtime: string, rescued: RuntimeRescue): Promise<void> {
+async function recordOnRuntime(scope: SandboxScope, runtime: string, record: RuntimeRescue): Promise<void> {
   try {
-    await scope.dependencies.runtimeRescues.record(runtime, rescued, scope.context.signal);
+    await scope.dependencies.runtimeRescues.record(runtime, record, scope.context.signal);
   } catch (error) {
     // A Runtime that is gone can keep no record; the World's stays, and the Event.
     if (!isNotFound(error)) throw error;
-    scope.dependencies.log.warn({ ...rescued }, "the Runtime of a rescue does not exist any more");
+    scope.dependencies.log.warn({ ...record }, "the Runtime of a rescue does not exist any more");
   }
 }
 
-async function recordOnWorld(
+/** Unpublished work passes the hold on to its rescue; a container without any holds nobody up. */
+async function endHold(
   scope: SandboxScope,
-  rescued: Parameters<SandboxScope["dependencies"]["worldWriter"]["recordRescue"]>[1],
+  record: RuntimeRescue,
+  { compute, remains }: { compute: SandboxCompute; remains: Remains },
 ): Promise<void> {
-  const { world } = scope;
+  const { world, dependencies, context } = scope;
   if (!world) return;
-  const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
   try {
-    await scope.dependencies.worldWriter.recordRescue(ref, rescued, scope.context.signal);
+    if (remains.kind === "work") {
+      const { namespace: _, world: __, ...rest } = record;
+      await dependencies.worldWriter.recordRescue(refOf(world), { ...rest, runtime: compute.runtime }, context.signal);
+    } else {
+      await dependencies.worldWriter.letGo(refOf(world), scope.sandbox.metadata.uid, context.signal);
+    }
   } catch (error) {
     // The Runtime's record is what outlives a World that is gone.
     if (!(error instanceof WorldGone)) throw error;
   }
+}
+
+function endedFields(
+  scope: SandboxScope,
+  { compute, remains, record }: { compute: SandboxCompute; remains: Remains; record: RuntimeRescue },
+): SandboxStatusPatch {
+  const left = `${compute.runtime}/${compute.host} as ${record.capture ?? compute.id}`;
+  const endings: Record<Remains["kind"], Pick<NonNullable<SandboxStatus["lastEnding"]>, "outcome" | "message">> = {
+    work: { outcome: "Rescued", message: `the work is kept on ${left}: ${record.message}` },
+    published: { outcome: "Published", message: `its container is left on ${left}: ${record.message}` },
+    nothing: { outcome: "Discarded", message: `its container is left on ${left}: ${record.message}` },
+  };
+  const { outcome, message } = endings[remains.kind];
+  return {
+    compute: null,
+    operation: null,
+    expiresAt: null,
+    lifetimeEndsAt: null,
+    ...(remains.kind === "published" ? publishedFields(scope, remains.version) : {}),
+    lastEnding: {
+      boot: compute.boot,
+      reason: record.reason,
+      outcome,
+      message: clip(message, LIMITS.message),
+      at: isoNow(scope),
+    },
+  };
 }

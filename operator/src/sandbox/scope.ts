@@ -61,8 +61,8 @@ export interface SandboxScope {
   hostProblem?: string;
   /** Set by `judge`. */
   goal: SessionGoal;
-  /** Set by `becomeReady` and `hibernate`: what the session is waiting for or doing, for the conditions. */
-  activity?: { readonly reason: string; readonly message: string };
+  /** Set by `admit` before it asks for the World: from then on this Sandbox may be its holder. */
+  tookHold?: boolean;
 }
 
 /** Adds and removes the right to compute: present only while compute may exist (DESIGN §4.3). */

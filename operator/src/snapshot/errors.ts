@@ -6,6 +6,8 @@ export type PublicationErrorCode =
   | "TagTaken"
   /** What the host pushed does not hang together (layer count against diffIDs, unknown media type). */
   | "CaptureMalformed"
+  /** `World.status` does not name what a version must say about its origin. */
+  | "LineageUnreadable"
   /** The image has as many layers as an engine can boot and commit. */
   | "TooManyLayers";
 

@@ -250,9 +250,10 @@ test("letting go of a World that is gone, or was replaced under its name, is a s
   const { worlds, writer } = setup();
   worlds.drop(ref);
   await writer.letGo(ref, "sandbox-uid", signal);
-  worlds.put(withGenesis({ metadata: { uid: "another" }, status: { holder } }));
+  const theirs = { ...holder, uid: "somebody-else" };
+  worlds.put(withGenesis({ metadata: { uid: "another" }, status: { holder: theirs } }));
   await writer.letGo(ref, "sandbox-uid", signal);
-  assert.deepEqual(worlds.peek(ref)?.status.holder, holder);
+  assert.deepEqual(worlds.peek(ref)?.status.holder, theirs);
 });
 
 test("a World of the same name and another UID is a stranger to every call", async () => {

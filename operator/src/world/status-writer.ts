@@ -15,6 +15,9 @@ export interface WorldRef {
   readonly uid: string;
 }
 
+/** Whichever World has this name now. For writes that name what they end by an id of its own. */
+export type WorldName = Omit<WorldRef, "uid">;
+
 /** The World named is not there any more, or is another one of the same name. */
 export class WorldGone extends Error {
   override readonly name = "WorldGone";
@@ -45,11 +48,11 @@ export interface WorldStatusWriter {
   /** Rule 2: one writer. The World carries its finalizer when this resolves. */
   hold(ref: WorldRef, claim: HoldClaim, signal: AbortSignal): Promise<HoldVerdict>;
   /** Ends the hold of exactly this Sandbox. Another holder, or none, or no World is a success. */
-  letGo(ref: WorldRef, sandboxUid: string, signal: AbortSignal): Promise<void>;
+  letGo(name: WorldName, sandboxUid: string, signal: AbortSignal): Promise<void>;
   /** Records unpublished work that is kept on a host; ends the hold in the same write. */
   recordRescue(ref: WorldRef, rescue: WorldRescue, signal: AbortSignal): Promise<void>;
   /** Drops a rescue whose container is gone. A World that is gone is a success. */
-  forgetRescue(ref: Omit<WorldRef, "uid">, operation: string, signal: AbortSignal): Promise<void>;
+  forgetRescue(name: WorldName, operation: string, signal: AbortSignal): Promise<void>;
   /** The deferred status write of the World controller: fields under the resourceVersion it read. */
   summarise(world: World, patch: WorldStatusPatch, signal: AbortSignal): Promise<World>;
   /** Adds or removes the World's finalizer under the resourceVersion read. */
@@ -120,6 +123,27 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
     throw new StatusContention(
       `World ${ref.namespace}/${ref.name} was written by others ${MOST_CONFLICTS} times in a row`,
     );
+  }
+
+  /** A World that is gone, or replaced in between, is a success. */
+  async function updateIfThere(
+    { namespace, name }: WorldName,
+    decide: (world: World) => WorldStatusPatch | undefined,
+    signal: AbortSignal,
+  ): Promise<void> {
+    try {
+      const { uid } = (await worlds.get({ namespace, name }, { signal })).metadata;
+      await update<void>(
+        { namespace, name, uid },
+        (world) => {
+          const patch = decide(world);
+          return { result: undefined, ...(patch === undefined ? {} : { patch }) };
+        },
+        signal,
+      );
+    } catch (error) {
+      if (!isNotFound(error) && !(error instanceof WorldGone)) throw error;
+    }
   }
 
   async function setFinalizer(world: World, present: boolean, signal: AbortSignal): Promise<World> {
@@ -229,43 +253,19 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
         signal,
       ),
 
-    async letGo(ref, sandboxUid, signal) {
-      try {
-        await update<void>(
-          ref,
-          (world) =>
-            world.status?.holder?.uid === sandboxUid
-              ? { result: undefined, patch: { holder: null } }
-              : { result: undefined },
-          signal,
-        );
-      } catch (error) {
-        if (!(error instanceof WorldGone)) throw error;
-      }
-    },
+    letGo: (name, sandboxUid, signal) =>
+      updateIfThere(name, ({ status }) => (status?.holder?.uid === sandboxUid ? { holder: null } : undefined), signal),
 
-    async forgetRescue({ namespace, name }, operation, signal) {
-      let uid: string;
-      try {
-        uid = (await worlds.get({ namespace, name }, { signal })).metadata.uid;
-      } catch (error) {
-        if (isNotFound(error)) return;
-        throw error;
-      }
-      try {
-        await update<void>(
-          { namespace, name, uid },
-          ({ status }) => {
-            const rescues = status?.rescues ?? [];
-            const left = rescues.filter((rescue) => rescue.operation !== operation);
-            return { result: undefined, ...(left.length === rescues.length ? {} : { patch: { rescues: left } }) };
-          },
-          signal,
-        );
-      } catch (error) {
-        if (!(error instanceof WorldGone)) throw error;
-      }
-    },
+    forgetRescue: (name, operation, signal) =>
+      updateIfThere(
+        name,
+        ({ status }) => {
+          const rescues = status?.rescues ?? [];
+          const left = rescues.filter((rescue) => rescue.operation !== operation);
+          return left.length === rescues.length ? undefined : { rescues: left };
+        },
+        signal,
+      ),
 
     recordRescue: (ref, rescue, signal) =>
       update<void>(

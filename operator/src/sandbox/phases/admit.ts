@@ -1,5 +1,6 @@
 /** From "wanted" to "has a World, a host and a boot": hold and slot are taken in one pass or neither (DESIGN §4.2). */
 import type { Runtime, SandboxRequest, VersionPointer, World } from "@agentworlds/crds";
+import { ConnectionError } from "../../kube/errors.ts";
 import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
@@ -10,24 +11,43 @@ import { judgeHold, versionToBoot } from "../../world/lineage.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
-import { letGoUnused } from "../hold.ts";
+import { letGoOfWorld } from "../hold.ts";
 import { isoNow, recordFinalizer, recordIntent } from "../record.ts";
 import { answer } from "../requests.ts";
 import type { SandboxScope } from "../scope.ts";
+import { refOf } from "../world-of.ts";
 
 /** What the session will boot. */
 interface BootPlan {
   readonly runtime: Runtime;
   /** Version and digest in the World's repository; only a digest for a throwaway image. */
   readonly from: VersionPointer;
+  /** Touches that asked for the boot. */
+  readonly wakes: readonly SandboxRequest[];
 }
 
 export async function admit(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.goal.kind !== "boot") return CONTINUE;
+  try {
+    return await admitOrThrow(scope, scope.goal.wakes);
+  } catch (error) {
+    // Whatever stands in the way of the boot: a hold without a slot would keep others waiting for nothing.
+    if (holdsForNothing(scope)) await letGoOfWorld(scope);
+    throw error;
+  }
+}
+
+/** The cached World names this Sandbox as holder, and no boot is recorded: in this pass or by an operator that ended. */
+function holdsForNothing({ world, sandbox, tookHold }: SandboxScope): boolean {
+  const isHolder = tookHold === true || (world && statusOf(world).holder?.uid === sandbox.metadata.uid);
+  return isHolder === true && sandbox.status?.compute === undefined;
+}
+
+async function admitOrThrow(scope: SandboxScope, wakes: readonly SandboxRequest[]): Promise<PhaseResult> {
   const world = scope.sandbox.spec.world ? requireWorld(scope) : undefined;
   const runtime = await requireRuntime(scope, world);
   const from: VersionPointer = world ? versionOf(scope, world) : { digest: await resolveImage(scope, runtime) };
-  await scope.dependencies.admission.inTurn(() => takeHoldAndSlot(scope, { runtime, from }));
+  await scope.dependencies.admission.inTurn(() => takeHoldAndSlot(scope, { runtime, from, wakes }));
   const { bootedFrom = from, compute } = scope.sandbox.status ?? {};
   const origin = bootedFrom.version === undefined ? bootedFrom.digest : versionTag(bootedFrom.version);
   scope.dependencies.announce(
@@ -37,6 +57,7 @@ export async function admit(scope: SandboxScope): Promise<PhaseResult> {
       reason: "Admitted",
       action: "Admit",
       message: `boots from ${origin} on ${compute?.runtime}/${compute?.host}`,
+      ...(wakes[0] ? { causedBy: { user: wakes[0].user } } : {}),
     },
   );
   scope.goal = { kind: "run" };
@@ -145,7 +166,6 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
   const total = plan.runtime.spec.capacity?.maxSandboxes ?? 20;
   const host = selectHost(plan.runtime, occupied);
   if (used >= total || host === undefined) {
-    await letGoUnused(scope);
     throw used >= total
       ? new Waiting("RuntimeFull", {
           message: `Runtime ${runtime} runs ${used} of ${total} sessions`,
@@ -164,7 +184,7 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
   admission.give(uid, { runtime, host, boot });
   try {
     await recordFinalizer(scope, true);
-    const wakes = scope.goal.kind === "boot" ? scope.goal.wakes : [];
+    const { wakes } = plan;
     await recordIntent(scope, {
       boot,
       observedMode: "Running",
@@ -187,7 +207,8 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
       lastEnding: null,
     });
   } catch (error) {
-    admission.takeBack(uid);
+    // Where the answer was lost the boot may be recorded all the same: the slot stays taken until the cache shows.
+    if (!(error instanceof ConnectionError && error.outcomeUnknown)) admission.takeBack(uid);
     throw error;
   }
 }
@@ -209,15 +230,9 @@ function longestTtl(wakes: readonly SandboxRequest[]): { ttlSeconds?: number } {
 async function versionHeld(scope: SandboxScope, plan: BootPlan): Promise<VersionPointer> {
   const { world } = scope;
   if (!world) return plan.from;
-  const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
-  const fresh = await scope.dependencies.worldWriter.read(ref, scope.context.signal);
+  const fresh = await scope.dependencies.worldWriter.read(refOf(world), scope.context.signal);
   scope.world = fresh;
-  try {
-    return versionOf(scope, fresh);
-  } catch (error) {
-    await scope.dependencies.worldWriter.letGo(ref, scope.sandbox.metadata.uid, scope.context.signal);
-    throw error;
-  }
+  return versionOf(scope, fresh);
 }
 
 async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies"]["worldWriter"]): Promise<void> {
@@ -234,8 +249,8 @@ async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies
   if (verdict.kind !== "refused") {
     // The finalizer before the hold: a Sandbox that vanishes while it holds could never let go.
     await recordFinalizer(scope, true);
-    const ref = { namespace: world.metadata.namespace ?? "", name: world.metadata.name, uid: world.metadata.uid };
-    verdict = await writer.hold(ref, claim, scope.context.signal);
+    scope.tookHold = true;
+    verdict = await writer.hold(refOf(world), claim, scope.context.signal);
   }
   if (verdict.kind !== "refused") return;
   throw new Waiting("WorldHeld", {

@@ -9,13 +9,13 @@ import type {
 import { isNotFound } from "../../kube/errors.ts";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
 import { versionTag } from "../../snapshot/publish.ts";
-import { letGoUnused } from "../hold.ts";
+import { dropCapture } from "../capture.ts";
+import { letGoOfWorld } from "../hold.ts";
 import { openRequests } from "../judge.ts";
 import { isoNow, recordFinalizer, recordProgress, type SandboxStatusPatch } from "../record.ts";
 import { answer, answerEnd } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
-import type { SandboxScope } from "../scope.ts";
-import { dropCapture } from "./hibernate.ts";
+import { SANDBOX_FINALIZER, type SandboxScope } from "../scope.ts";
 
 /** A host that stays silent past the deletion's deadline must not hold the namespace: what it keeps is written down. */
 export async function rescueOverdue(scope: SandboxScope): Promise<PhaseResult> {
@@ -36,7 +36,7 @@ export async function release(scope: SandboxScope): Promise<PhaseResult> {
   }
   const compute = scope.sandbox.status?.compute;
   if (compute && scope.driver) await scope.driver.remove(compute.id, scope.context.signal);
-  await letGo(scope);
+  await letGoOfWorld(scope);
   await recordProgress(scope, () => endOfBoot(scope, operation));
   scope.goal = { kind: scope.sandbox.status?.closed ? "finished" : "asleep" };
   return CONTINUE;
@@ -53,17 +53,6 @@ const published = (operation: SandboxOperation): Omit<SandboxRequestResult, "at"
         digest: operation.digest,
         ...(operation.version === undefined ? {} : { version: operation.version }),
       };
-
-/** The holder ends only here: no compute and no unpublished work of it exists (DESIGN §4.2). */
-async function letGo(scope: SandboxScope): Promise<void> {
-  const { status, spec, metadata } = scope.sandbox;
-  if (!spec.world || !status?.world?.uid) return;
-  await scope.dependencies.worldWriter.letGo(
-    { namespace: metadata.namespace ?? "", name: spec.world.name, uid: status.world.uid },
-    metadata.uid,
-    scope.context.signal,
-  );
-}
 
 function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxStatusPatch {
   const { sandbox } = scope;
@@ -115,7 +104,7 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
   if (scope.goal.kind !== "lost" || !compute) return CONTINUE;
   const { operation } = status;
   if (operation) await dropCapture(scope, operation);
-  await letGo(scope);
+  await letGoOfWorld(scope);
   const message = `container ${compute.id} is gone from ${compute.runtime}/${compute.host}; work since ${status.base?.version === undefined ? "the boot" : versionTag(status.base.version)} is lost`;
   const at = isoNow(scope);
   await recordProgress(scope, (sandbox) => ({
@@ -154,7 +143,8 @@ export async function closeAsleep(scope: SandboxScope): Promise<PhaseResult> {
 /** Without compute there is nothing a finalizer could protect; a closed Sandbox goes when its time is over. */
 export async function cleanUp(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.sandbox.status?.compute) return CONTINUE;
-  await letGoUnused(scope);
+  // A hold without compute, of a boot that was never recorded, would outlive the one who could end it.
+  if (scope.sandbox.metadata.finalizers?.includes(SANDBOX_FINALIZER)) await letGoOfWorld(scope);
   await recordFinalizer(scope, false);
   const { closed } = scope.sandbox.status ?? {};
   const { ttlSecondsAfterClosed } = scope.sandbox.spec;

@@ -1,6 +1,5 @@
 /** Facts before decisions: which World, which host, what is true of the container now, and so what the session wants. */
 import type { World } from "@agentworlds/crds";
-import { findCondition } from "../../reconciler/conditions.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
@@ -67,9 +66,3 @@ export async function judge(scope: SandboxScope): Promise<PhaseResult> {
   }
   return CONTINUE;
 }
-
-/** True once this boot has been Ready. */
-export const wasReady = (scope: SandboxScope): boolean => scope.sandbox.status?.expiresAt !== undefined;
-
-/** The Ready condition as last written. */
-export const readyCondition = (scope: SandboxScope) => findCondition(scope.sandbox.status?.conditions, "Ready");

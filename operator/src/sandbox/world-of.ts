@@ -1,0 +1,31 @@
+/** The World of a pass, as the calls on it name it. */
+import type { World } from "@agentworlds/crds";
+import { Waiting } from "../reconciler/policy.ts";
+import { WorldGone, type WorldRef } from "../world/status-writer.ts";
+import type { SandboxScope } from "./scope.ts";
+
+/** Name and UID: a World of the same name and another UID is a stranger. */
+export const refOf = ({ metadata }: World): WorldRef => ({
+  namespace: metadata.namespace ?? "",
+  name: metadata.name,
+  uid: metadata.uid,
+});
+
+/** Throws `WorldGone`: `resolveWorld` has asked the API server before it left the World out. */
+export function worldRef(scope: SandboxScope): WorldRef {
+  if (scope.world) return refOf(scope.world);
+  throw new WorldGone(`World ${scope.sandbox.spec.world?.name} does not exist any more`);
+}
+
+/** The World's repository without the registry's host. Throws `WorldGone`, and `Waiting` when the registry was moved. */
+export function repositoryName(scope: SandboxScope): string {
+  const { name } = worldRef(scope);
+  const { host } = scope.dependencies.registry;
+  const repository = scope.world?.status?.repository;
+  if (repository?.startsWith(`${host}/`)) return repository.slice(host.length + 1);
+  throw new Waiting("RegistryMoved", {
+    message: `World ${name} lives in ${repository ?? "no repository"}, this installation's registry is ${host}`,
+    remediation: "set registry.url back to the registry that holds the World",
+    afterMs: 60_000,
+  });
+}
