@@ -12,10 +12,10 @@ const ADMISSION = "admissionregistration.k8s.io/v1";
 
 /**
  * The policies that the API server carries out itself, so that no webhook can be down. They need 1.36 for the stamp
- * (MutatingAdmissionPolicy v1), 1.30 for the others. All of them run before a request reaches the store, whoever sends it.
+ * (MutatingAdmissionPolicy v1; docs/adr/0008-creator-stamp.md), 1.30 for the others. All of them run before a request reaches the store, whoever sends it.
  */
 export function admissionPolicies(): SchemaNode[] {
-  return [...stampPolicy(), ...stampIsKeptPolicy(), ...secretsPolicy()];
+  return [...stampPolicy(), ...stampIsTruePolicy(), ...stampIsKeptPolicy(), ...secretsPolicy()];
 }
 
 const resources = (operations: readonly string[], plurals: readonly string[]): SchemaNode => ({
@@ -46,6 +46,31 @@ const jsonString = (expression: string): string =>
 const agentMember = (member: string, otherwise: string): string =>
   `has(variables.agentFields.${member}) && type(variables.agentFields.${member}) == string ? variables.agentFields.${member} : ${otherwise}`;
 
+/** The stamp of whoever sends the request, as `variables.creator`. */
+const CREATOR_VARIABLES: readonly SchemaNode[] = [
+  { name: "user", expression: "request.userInfo.username" },
+  {
+    name: "agentFields",
+    expression:
+      "has(object.spec) && type(object.spec) == map && has(object.spec.agent) && type(object.spec.agent) == map ? object.spec.agent : {}",
+  },
+  {
+    name: "serviceAccount",
+    // system:serviceaccount:<namespace>:<name> without its first word.
+    expression: "variables.user.startsWith('system:serviceaccount:') ? variables.user.substring(7) : ''",
+  },
+  { name: "agent", expression: agentMember("id", "variables.serviceAccount") },
+  { name: "conversation", expression: agentMember("conversation", "''") },
+  {
+    name: "creator",
+    expression: [
+      `'{"user":' + ${jsonString("variables.user")}`,
+      `+ (variables.agent == '' ? '' : ',"agent":' + ${jsonString("variables.agent")})`,
+      `+ (variables.conversation == '' ? '' : ',"conversation":' + ${jsonString("variables.conversation")}) + '}'`,
+    ].join("\n"),
+  },
+];
+
 /** Stamps the creator over whatever the request claims; on updates puts back the stamp that was there. */
 function stampPolicy(): SchemaNode[] {
   const name = `created-by.${GROUP}`;
@@ -64,26 +89,10 @@ function stampPolicy(): SchemaNode[] {
           { name: "created-or-stamp-changes", expression: `request.operation == 'CREATE' || ${STAMP_CHANGES}` },
         ],
         variables: [
-          { name: "user", expression: "request.userInfo.username" },
-          {
-            name: "agentFields",
-            expression:
-              "has(object.spec) && type(object.spec) == map && has(object.spec.agent) && type(object.spec.agent) == map ? object.spec.agent : {}",
-          },
-          {
-            name: "serviceAccount",
-            // system:serviceaccount:<namespace>:<name> without its first word.
-            expression: "variables.user.startsWith('system:serviceaccount:') ? variables.user.substring(7) : ''",
-          },
-          { name: "agent", expression: agentMember("id", "variables.serviceAccount") },
-          { name: "conversation", expression: agentMember("conversation", "''") },
+          ...CREATOR_VARIABLES,
           {
             name: "stamp",
-            expression: [
-              `request.operation != 'CREATE' ? ${stampOf("oldObject")}.orValue('') : '{"user":' + ${jsonString("variables.user")}`,
-              `+ (variables.agent == '' ? '' : ',"agent":' + ${jsonString("variables.agent")})`,
-              `+ (variables.conversation == '' ? '' : ',"conversation":' + ${jsonString("variables.conversation")}) + '}'`,
-            ].join("\n"),
+            expression: `request.operation != 'CREATE' ? ${stampOf("oldObject")}.orValue('') : variables.creator`,
           },
         ],
         mutations: [
@@ -103,6 +112,35 @@ function stampPolicy(): SchemaNode[] {
       },
     },
     binding("MutatingAdmissionPolicyBinding", name),
+  ];
+}
+
+/**
+ * Behind the stamp: where no mutation writes it (Kubernetes below 1.36), a stamp that the client sends must be true. Mutation
+ * comes first, so elsewhere it always is.
+ */
+function stampIsTruePolicy(): SchemaNode[] {
+  const name = `created-by-is-true.${GROUP}`;
+  return [
+    {
+      apiVersion: ADMISSION,
+      kind: "ValidatingAdmissionPolicy",
+      metadata: metadata(name),
+      spec: {
+        failurePolicy: "Fail",
+        matchConstraints: resources(["CREATE"], ["worlds", "sandboxes"]),
+        matchConditions: [{ name: "is-stamped", expression: `${stampOf("object")}.hasValue()` }],
+        variables: CREATOR_VARIABLES,
+        validations: [
+          {
+            expression: `${stampOf("object")}.orValue('') == variables.creator`,
+            message: `the annotation ${CREATED_BY} names the creator, and that is whoever sends the request: leave it out`,
+            reason: "Forbidden",
+          },
+        ],
+      },
+    },
+    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
   ];
 }
 
