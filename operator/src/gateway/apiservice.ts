@@ -201,10 +201,7 @@ export async function withdrawIfNoGateway(
 }
 
 /** Deletes the APIService, and the ExternalName Service that belongs to it. One that is not ours is kept. */
-export async function withdraw(
-  kube: KubeClient,
-  options: { namespace: string; signal: AbortSignal },
-): Promise<Withdrawal> {
+async function withdraw(kube: KubeClient, options: { namespace: string; signal: AbortSignal }): Promise<Withdrawal> {
   const { namespace, signal } = options;
   const apiService = await withdrawOne(kube.resource(API_SERVICES), { name: API_SERVICE }, signal);
   // A chart's Service carries Helm's own label and stays.

@@ -11,6 +11,7 @@ import type { Identity } from "./identity.ts";
 import type { Query } from "./request-target.ts";
 import type { Route } from "./routes.ts";
 import type { SandboxReader, SandboxWriter } from "./sandbox-store.ts";
+import type { TouchTrace } from "./touch-trace.ts";
 
 /** One authenticated and authorised request. */
 export interface Call {
@@ -40,6 +41,8 @@ export interface Parts {
   readonly drivers: DriverLookup;
   /** For the session's environment. */
   readonly secrets: ResourceClient<Secret>;
+  /** Where it is left who touched a running session. */
+  readonly touches: TouchTrace;
   readonly clock: Clock;
   readonly limits: CallLimits;
 }

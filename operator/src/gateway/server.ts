@@ -4,8 +4,10 @@ import type { AddressInfo } from "node:net";
 import { SANDBOXES } from "@agentworlds/crds";
 import type { Logger } from "pino";
 import type { KubeClient } from "../kube/contract.ts";
+import { EventRecorder } from "../kube/events.ts";
 import { SECRETS } from "../kube/resource-types.ts";
 import type { Clock } from "../reconciler/clock.ts";
+import { untilAborted } from "../reconciler/deadline.ts";
 import { ApiRegistration, type Backend, GATEWAY_SERVICE } from "./apiservice.ts";
 import { Authenticator } from "./authentication.ts";
 import { Authorizer } from "./authorization.ts";
@@ -16,7 +18,9 @@ import { InFlightLimit } from "./in-flight.ts";
 import { type SandboxReader, SandboxWriter } from "./sandbox-store.ts";
 import { ServingCertificate } from "./serving-certificate.ts";
 import type { ServingMaterial } from "./serving-material.ts";
+import { TouchTrace } from "./touch-trace.ts";
 import { TrustAnchor } from "./trust-anchor.ts";
+import { untilDone } from "./until-done.ts";
 
 export interface GatewayConfig {
   /** The installation's namespace, `agent-worlds-system`. */
@@ -61,12 +65,15 @@ export interface Gateway extends AsyncDisposable {
   abandon(): Promise<void>;
 }
 
-export const DEFAULT_LIMITS: CallLimits = {
+const DEFAULT_LIMITS: CallLimits = {
   execBodyBytes: 20 * 1024 * 1024,
   longPollMs: 45_000,
   proxiedExecSeconds: 50,
   stallMs: 60_000,
 };
+
+/** How long a stop waits for Events that are on their way. */
+const FLUSH_MS = 2_000;
 
 /**
  * Starts a gateway: certificate, request-header CA, listening, registration, in that order. Waits for an API server that
@@ -99,7 +106,7 @@ async function start(options: GatewayOptions, running: Running, background: Abor
     trustKnown.resolve();
   };
   running.keep(trust.follow(onTrust, background));
-  await unlessAborted(trustKnown.promise, signal);
+  await untilAborted(trustKnown.promise, signal);
 
   const front = running.front(trust);
   server.on("request", (request, response) => running.track(serve(front, request, response), response));
@@ -150,6 +157,7 @@ class Running {
   readonly #givenUp = new AbortController();
   readonly #loops: Promise<void>[] = [];
   readonly #requests = new Set<Promise<void>>();
+  readonly #recorder: EventRecorder;
   #server: Server | undefined;
   #registration: ApiRegistration | undefined;
   #stopped: Promise<void> | undefined;
@@ -157,6 +165,13 @@ class Running {
   constructor(options: GatewayOptions, background: AbortController) {
     this.#options = options;
     this.#background = background;
+    this.#recorder = new EventRecorder({
+      client: options.kube,
+      controller: "agentworlds.dev/gateway",
+      instance: options.config.name,
+      log: options.logger,
+      clock: options.clock,
+    });
   }
 
   serving(server: Server, registration: ApiRegistration | undefined): void {
@@ -191,6 +206,7 @@ class Running {
         sandboxes: kube.resource(SANDBOXES),
         secrets: kube.resource(SECRETS),
         drivers,
+        touches: new TouchTrace({ recorder: this.#recorder, clock }),
         clock,
         limits: { ...DEFAULT_LIMITS, ...config.limits },
       },
@@ -227,6 +243,7 @@ class Running {
     const finished = Promise.allSettled(this.#requests).then(() => drained.abort());
     await Promise.race([finished, pause(clock, config.drainMs ?? 25_000, drained.signal)]);
     drained.abort();
+    await this.#flushEvents();
     await this.#cut(closed);
   }
 
@@ -251,6 +268,18 @@ class Running {
     this.#server?.closeAllConnections();
     await closed;
     await Promise.allSettled(this.#requests);
+    await this.#recorder.close();
+  }
+
+  /** Events are best effort: an API server that is away does not hold up the stop. */
+  async #flushEvents(): Promise<void> {
+    const patience = AbortSignal.timeout(FLUSH_MS);
+    try {
+      await this.#recorder.flush(patience);
+    } catch (error) {
+      if (!patience.aborted) throw error;
+      this.#options.logger.warn({}, "some Events could not be written before the stop");
+    }
   }
 }
 
@@ -296,33 +325,4 @@ function listen(server: Server, config: GatewayConfig): Promise<number> {
     else resolve(address.port);
   });
   return promise;
-}
-
-/** The promise's outcome, or the signal's reason when it aborts first. */
-async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
-}
-
-/** Tries again with a growing pause until it succeeds or the signal aborts: an outage of any length heals by itself. */
-async function untilDone<R>(
-  attempt: () => Promise<R>,
-  options: { clock: Clock; logger: Logger; signal: AbortSignal },
-): Promise<R> {
-  for (let pauseMs = 200; ; pauseMs = Math.min(pauseMs * 2, 10_000)) {
-    try {
-      return await attempt();
-    } catch (error) {
-      options.signal.throwIfAborted();
-      options.logger.warn({ err: error }, "the gateway cannot start yet; trying again");
-    }
-    await options.clock.sleep(pauseMs, options.signal);
-  }
 }

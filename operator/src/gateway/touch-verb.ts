@@ -25,13 +25,14 @@ export async function touch(call: Call, parts: Parts): Promise<Answer> {
     user: clip(call.identity.user, LIMITS.user),
     id: randomUUID(),
   };
-  const { result } = await parts.writer.update({
+  const { result, sandbox: touched } = await parts.writer.update({
     ref: call.route.sandbox,
     uid: sandbox.metadata.uid,
     read: sandbox,
     decide: (current) => decide(current, wish, parts.clock.now()),
     signal: call.signal,
   });
+  if (result.kind === "json" && result.status === 200) parts.touches.touched(touched, call.identity);
   return result;
 }
 

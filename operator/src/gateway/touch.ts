@@ -28,9 +28,9 @@ export function touchDeadline(question: TouchQuestion): TouchVerdict {
 }
 
 /** An implicit touch that moves the deadline by less is not worth a write. */
-export const COALESCE_MS = 1_000;
+const COALESCE_MS = 1_000;
 /** `lastActivityAt` is a hint for people, not a deadline. */
-export const ACTIVITY_STEP_MS = 10_000;
+const ACTIVITY_STEP_MS = 10_000;
 
 /** What a touch writes; both absent: nothing. */
 export interface TouchWrite {

@@ -8,6 +8,9 @@ import type { KubeClient, ObjectRef, ResourceClient } from "./contract.ts";
 import { isNotFound } from "./errors.ts";
 import { EVENTS } from "./resource-types.ts";
 
+/** Annotation on an Event: JSON `{user, agent?, conversation?}` of who caused what it tells (DESIGN §4.10). */
+export const CAUSED_BY = "agentworlds.dev/caused-by";
+
 /** The object an event is about. */
 export interface Regarding {
   readonly apiVersion: string;
@@ -219,9 +222,9 @@ export class EventRecorder {
   }
 }
 
-/** The note is part of it: "published v1" and "published v2" are two facts. */
+/** Note and annotations are part of it: "published v1" and "published v2" are two facts, and so are two people's deeds. */
 function seriesKey(fact: EventFact): string {
-  return JSON.stringify([fact.regarding.uid, fact.type, fact.reason, fact.action, fact.note]);
+  return JSON.stringify([fact.regarding.uid, fact.type, fact.reason, fact.action, fact.note, fact.annotations]);
 }
 
 function about(fact: EventFact): object {

@@ -1,11 +1,8 @@
 /** Findings of the controllers as Kubernetes Events: reasons equal condition reasons, and each says who caused it. */
 import { API_VERSION } from "@agentworlds/crds";
-import type { EventRecorder } from "../kube/events.ts";
+import { CAUSED_BY, type EventRecorder } from "../kube/events.ts";
 import { creatorOf } from "../world/creator.ts";
 import type { Announce } from "../world/scope.ts";
-
-/** Annotation on an Event: JSON of who caused what it tells (DESIGN §4.10). */
-const CAUSED_BY = "agentworlds.dev/caused-by";
 
 export function announcer(recorder: EventRecorder): Announce {
   return ({ kind, object }, { type, reason, action, message, causedBy }) => {

@@ -5,6 +5,7 @@ import { sandboxReader } from "../gateway/sandbox-store.ts";
 import { createGateway } from "../gateway/server.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { systemClock } from "../reconciler/clock.ts";
+import { whenAborted } from "../reconciler/deadline.ts";
 import type { DriverPool } from "../runtime/driver-pool.ts";
 import type { Mirrors } from "./mirror.ts";
 
@@ -46,7 +47,7 @@ export function createGatewayRole(parts: GatewayParts): GatewayRole {
       });
       serving = true;
       parts.log.info({ port: gateway.port }, "the sessions API is served");
-      await aborted(stop);
+      await whenAborted(stop);
       serving = false;
       await gateway.stop();
     },
@@ -60,9 +61,3 @@ function backendOf({ gateway }: Config) {
     ? { aggregation: { kind: "External", host: "localhost" } as const }
     : { aggregation: { kind: "InCluster", port: 443 } as const };
 }
-
-const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { apiFailureOf, isWriteConflict } from "./api-failure.ts";
 import { retryAfterMs } from "./backoff.ts";
 import { type Clock, monotonicNow, systemClock } from "./clock.ts";
-import { type Deadline, startDeadline, untilAborted } from "./deadline.ts";
+import { type Deadline, startDeadline, untilAborted, whenAborted } from "./deadline.ts";
 import type { KubeObject } from "./list-watch.ts";
 import { type Log, silentLog } from "./log.ts";
 import { noMetrics, type PassEnd, type ReconcilerMetrics } from "./metrics.ts";
@@ -188,7 +188,7 @@ class QueueController implements Controller {
     });
     this.#running.set(key, pass);
     // A pass that ignores its signal keeps its key, so that no second one runs beside it, but not its worker.
-    await Promise.race([pass, aborted(deadline.signal)]);
+    await Promise.race([pass, whenAborted(deadline.signal)]);
     this.#metrics.workersBusy(this.name, --this.#busy);
   }
 
@@ -267,11 +267,3 @@ class QueueController implements Controller {
 }
 
 const NEVER: AbortSignal = new AbortController().signal;
-
-/** Resolves when the signal aborts. */
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
-}

@@ -56,6 +56,14 @@ export function startDeadline(options: DeadlineOptions): Deadline {
   };
 }
 
+/** Resolves when the signal aborts. */
+export function whenAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
 /**
  * Settles as the promise does, or rejects with the signal's reason as soon as it aborts: for work that may ignore its
  * signal. The abandoned promise's later rejection is not reported as unhandled.

@@ -6,6 +6,8 @@ import type { SandboxRequestResult } from "@agentworlds/crds";
 import { parse } from "yaml";
 import { GROUP } from "../../../operator/src/gateway/discovery.ts";
 import type { Gateway } from "../../../operator/src/gateway/server.ts";
+import { EVENTS } from "../../../operator/src/kube/resource-types.ts";
+import type { KubeObject } from "../../../operator/src/reconciler/list-watch.ts";
 import { eventually } from "../../kit/index.ts";
 import { iso, LAB, type Lab, SYSTEM, sessionPath, startLab } from "./fixture.ts";
 import { TORN } from "./memory-driver.ts";
@@ -270,6 +272,25 @@ describe("the gateway behind a real kube-apiserver", () => {
     const implicit = await lab.sandbox("clamped", { spec: { ttlSeconds: 86_400, maxLifetimeSeconds: 86_400 } });
     const clamped = await post(owner, "clamped", "touch");
     assert.equal(clamped.json["expiresAt"], implicit.status.lifetimeEndsAt);
+  });
+
+  test("a touch of a running session leaves an Event that names who touched, one for many touches", async () => {
+    await lab.sandbox("traced");
+    for (let touches = 0; touches < 5; touches++) assert.equal((await post(owner, "traced", "touch")).status, 200);
+    const events = await eventually(
+      async () => {
+        const page = await lab.kube
+          .resource<KubeObject>(EVENTS)
+          .list({ namespace: LAB, fieldSelector: "reason=Touched", signal: lab.signal });
+        const ours = page.items.filter(({ metadata }) => metadata.name.startsWith("traced."));
+        return ours.length > 0 ? ours : undefined;
+      },
+      { what: "the Event" },
+    );
+    assert.equal(events.length, 1);
+    assert.deepEqual(JSON.parse(events[0]?.metadata.annotations?.["agentworlds.dev/caused-by"] ?? ""), {
+      user: "owner",
+    });
   });
 
   test("three hundred quick touches all succeed and lose nothing another writer wrote", async () => {
