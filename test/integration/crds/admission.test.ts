@@ -324,3 +324,30 @@ test("where the stamp is not put back, a change of it is refused", async () => {
     /the annotation agentworlds\.dev\/created-by names the creator and cannot be set, changed or removed/,
   );
 });
+
+test("where nothing stamps, a stamp that a client sends must be true; without one there is none", async () => {
+  const claims = (api: Api, name: string, stamp?: string, spec: unknown = { image: "busybox" }) =>
+    create(api, {
+      kind: "Sandbox",
+      name,
+      spec,
+      ...(stamp === undefined ? {} : { annotations: { [CREATED_BY]: stamp } }),
+    });
+  for (const api of [bob, admin]) {
+    for (const stamp of ['{"user":"alice"}', "", "no JSON"]) {
+      const refused = await claims(api, "claimed", stamp);
+      assert.equal(refused.status, 403, refused.message);
+      assert.match(refused.message, /the annotation agentworlds\.dev\/created-by names the creator.*leave it out/);
+    }
+  }
+  // An agent is part of the stamp: it must be the one that the spec names.
+  const asAgent = { image: "busybox", agent: { id: "claude" } };
+  assert.equal((await claims(bob, "unnamed-agent", '{"user":"bob"}', asAgent)).status, 403);
+  const stated = await claims(bob, "named-agent", '{"user":"bob","agent":"claude"}', asAgent);
+  assert.equal(stated.status, 201, stated.message);
+  const honest = await claims(bob, "honest", '{"user":"bob"}');
+  assert.equal(honest.status, 201, honest.message);
+  const unstamped = await claims(bob, "unstamped");
+  assert.equal(unstamped.status, 201, unstamped.message);
+  assert.equal(stampIn(unstamped), undefined);
+});
