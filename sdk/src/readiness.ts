@@ -1,4 +1,4 @@
-import type { Condition, Sandbox, SandboxConditionType, World, WorldConditionType } from "@agentworlds/crds";
+import type { Condition, Sandbox, World } from "@agentworlds/crds";
 
 /** What an object's status says to somebody who waits for it to be Ready. */
 export type Readiness =
@@ -12,7 +12,7 @@ export type Readiness =
 /** Judges a Sandbox. `wake`: id of the touch that is to wake it. Gives no time, reads no clock. */
 export function judgeSandbox(sandbox: Sandbox, wake?: string): Readiness {
   const { status } = sandbox;
-  const find = (type: SandboxConditionType) => conditionOf(sandbox, type);
+  const find = (type: string) => conditionOf(sandbox, type);
   if (status.closed !== undefined) {
     const { version, digest } = status.closed;
     const left = digest === undefined ? "nothing was saved" : `it ended in version ${version} (${digest})`;
@@ -57,7 +57,7 @@ function asleep(sandbox: Sandbox): Readiness | undefined {
 
 /** Judges a World, which never sleeps. */
 export function judgeWorld(world: World): Exclude<Readiness, { kind: "Hibernated" }> {
-  const find = (type: WorldConditionType) => conditionOf(world, type);
+  const find = (type: string) => conditionOf(world, type);
   if (world.metadata.deletionTimestamp !== undefined) {
     return failed("Deleting", "it is being deleted", "create another World");
   }

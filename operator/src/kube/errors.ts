@@ -43,5 +43,3 @@ export const isConflict = (error: unknown): boolean =>
   error instanceof ApiError && error.status === 409 && error.reason !== "AlreadyExists";
 export const isAlreadyExists = (error: unknown): boolean =>
   error instanceof ApiError && error.status === 409 && error.reason === "AlreadyExists";
-/** 410: the resourceVersion asked for is no longer kept; list again. */
-export const isExpired = (error: unknown): boolean => error instanceof ApiError && error.status === 410;

@@ -40,15 +40,6 @@ export const CUSTOM_RESOURCE_DEFINITIONS = clusterScoped(
   "CustomResourceDefinition",
   "customresourcedefinitions",
 );
-/** Create only: the answer is the review. */
-export const TOKEN_REVIEWS = clusterScoped("authentication.k8s.io", "v1", "TokenReview", "tokenreviews");
-/** Create only: the answer is the review. */
-export const SUBJECT_ACCESS_REVIEWS = clusterScoped(
-  "authorization.k8s.io",
-  "v1",
-  "SubjectAccessReview",
-  "subjectaccessreviews",
-);
 
 export const WORLDS = namespaced("agentworlds.dev", "v1alpha1", "World", "worlds");
 export const SANDBOXES = namespaced("agentworlds.dev", "v1alpha1", "Sandbox", "sandboxes");
