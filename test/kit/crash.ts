@@ -83,6 +83,7 @@ export class CrashGate {
 const READS: ReadonlySet<string> = new Set([
   "get",
   "list",
+  "listCaptures",
   "watch",
   "getManifest",
   "listTags",

@@ -2,6 +2,7 @@ import { type Runtime, SANDBOXES, type Sandbox, WORLDS, type World } from "@agen
 import { installOperator, OPERATOR_NAMESPACE } from "../../hack/parts/operator.ts";
 import { run } from "../../hack/parts/process.ts";
 import { type Config, parseConfig } from "../../operator/src/config.ts";
+import { installationId } from "../../operator/src/installation.ts";
 import { createKubeClient } from "../../operator/src/kube/client.ts";
 import type { KubeClient, ResourceClient } from "../../operator/src/kube/contract.ts";
 import { RUNTIMES as RUNTIME_TYPE } from "../../operator/src/kube/resource-types.ts";
@@ -104,10 +105,12 @@ export async function startControllers(
   );
   const registries = undo.adopt(await openRegistries(config, kube, site.signal), (opened) => opened.close());
   const mirrors = createMirrors({ kube, log, metrics: noMetrics });
-  const drivers = undo.adopt(await openDrivers(config, { kube, mirrors }), (pool) => pool.close());
+  const installation = await installationId(kube, config.namespace, site.signal);
+  const drivers = undo.adopt(openDrivers(config, { installation, kube, mirrors, log }), (pool) => pool.close());
   const stop = new AbortController();
   const role = createControllerRole({
     config,
+    installation,
     kube: crashingKube(kube, gate),
     mirrors,
     drivers: {

@@ -5,14 +5,15 @@ import { createGunzip } from "node:zlib";
 import type { NewSandbox, NewWorld, Sandbox, SandboxRequest, SandboxSpec, World, WorldSpec } from "@agentworlds/crds";
 import { extract } from "tar-stream";
 import { callEngine, expectProgress, expectSuccess } from "../../hack/parts/engine-api.ts";
-import { isConflict, isNotFound } from "../../operator/src/kube/errors.ts";
+import { installationId } from "../../operator/src/installation.ts";
+import { isConflict } from "../../operator/src/kube/errors.ts";
 import { createRegistryClient } from "../../operator/src/registry/client.ts";
 import type { Digest, RegistryClient } from "../../operator/src/registry/contract.ts";
 import type { RuntimeDriver } from "../../operator/src/runtime/contract.ts";
 import { createDockerDriver } from "../../operator/src/runtime/docker/driver.ts";
 import { loadHelper } from "../../operator/src/runtime/helper.ts";
 import { baseImage, type ControlPlane, controlPlane, engine, registry } from "./index.ts";
-import { conditionOf, openSite, type Site, until } from "./operator.ts";
+import { conditionOf, OPERATOR_NAMESPACE, openSite, type Site, until } from "./operator.ts";
 
 /** Everything a test of the controllers acts on: a control plane of its own, an engine, a registry, a base image. */
 export class Stage implements AsyncDisposable {
@@ -24,6 +25,7 @@ export class Stage implements AsyncDisposable {
   readonly driver: RuntimeDriver;
   /** The API server's audit log, JSON lines. */
   readonly auditLogPath: string;
+  readonly #installation: string;
   readonly #cluster: ControlPlane;
   readonly #owned: AsyncDisposableStack;
   #names = 0;
@@ -34,6 +36,7 @@ export class Stage implements AsyncDisposable {
     image: string;
     registry: RegistryClient;
     driver: RuntimeDriver;
+    installation: string;
     cluster: ControlPlane;
     owned: AsyncDisposableStack;
   }) {
@@ -43,6 +46,7 @@ export class Stage implements AsyncDisposable {
     this.registry = fields.registry;
     this.driver = fields.driver;
     this.auditLogPath = fields.cluster.auditLogPath;
+    this.#installation = fields.installation;
     this.#cluster = fields.cluster;
     this.#owned = fields.owned;
   }
@@ -71,8 +75,10 @@ export class Stage implements AsyncDisposable {
       ),
     );
     const client = undo.adopt(createRegistryClient({ url: images.url }), (one) => one.close());
+    const installation = await installationId(site.kube, OPERATOR_NAMESPACE, site.signal);
     const driver = undo.adopt(
       createDockerDriver({
+        installation,
         endpoint: docker.dockerHost,
         helper: (platform, signal) => loadHelper({ platform }, signal),
       }),
@@ -80,7 +86,16 @@ export class Stage implements AsyncDisposable {
     );
     const namespace = await site.namespace();
     const owned = undo.move();
-    return new Stage({ site, namespace, image: base.reference, registry: client, driver, cluster, owned });
+    return new Stage({
+      site,
+      namespace,
+      image: base.reference,
+      registry: client,
+      driver,
+      installation,
+      cluster,
+      owned,
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -346,32 +361,12 @@ export class Stage implements AsyncDisposable {
   }
 
   async #removeContainers(): Promise<void> {
-    const installation = await this.#installation();
-    if (installation === undefined) return;
-    for (const id of await this.#containerIds(`agentworlds.dev/installation=${installation}`)) {
+    for (const id of await this.#containerIds(`agentworlds.dev/installation=${this.#installation}`)) {
       await callEngine(this.site.ground.dockerHost, {
         method: "DELETE",
         path: `/containers/${id}?force=1`,
         signal: AbortSignal.timeout(30_000),
       });
-    }
-  }
-
-  async #installation(): Promise<string | undefined> {
-    try {
-      const data = await this.kubectl(
-        "-n",
-        "agent-worlds-system",
-        "get",
-        "secret",
-        "agent-worlds-installation",
-        "-o",
-        "jsonpath={.data.id}",
-      );
-      return Buffer.from(data, "base64").toString("utf8");
-    } catch (error) {
-      if (isNotFound(error) || (error instanceof Error && error.message.includes("NotFound"))) return undefined;
-      throw error;
     }
   }
 }

@@ -5,7 +5,6 @@ import type { Config } from "../config.ts";
 import { withdrawIfNoGateway } from "../gateway/apiservice.ts";
 import { GatewayLeases } from "../gateway/gateway-lease.ts";
 import { GatewayWatch } from "../gateway/gateway-watch.ts";
-import { installationId } from "../installation.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { EventRecorder } from "../kube/events.ts";
 import { LEASES, NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
@@ -14,7 +13,7 @@ import { type Controller, createController, intentOf } from "../reconciler/contr
 import { LeaderElector, type Lease } from "../reconciler/lease.ts";
 import type { ReconcilerMetrics } from "../reconciler/metrics.ts";
 import { WorkQueue } from "../reconciler/workqueue.ts";
-import type { InstallationRegistry } from "../registry/installation.ts";
+import { type InstallationRegistry, withClient } from "../registry/installation.ts";
 import type { ImageSources } from "../registry/sources.ts";
 import { reconcileRuntimes } from "../runtime/controller.ts";
 import type { DriverPool } from "../runtime/driver-pool.ts";
@@ -26,12 +25,14 @@ import { reconcileWorlds } from "../world/controller.ts";
 import type { NamespaceObject } from "../world/scope.ts";
 import { createWorldStatusWriter } from "../world/status-writer.ts";
 import { announcer } from "./announcer.ts";
+import { createComputeOf } from "./compute-of.ts";
 import { guardedDriver, guardedRegistry, type IsLeading } from "./leader-guard.ts";
 import { feedQueues, type Mirrors, type Queues, sandboxIntent } from "./mirror.ts";
-import { patiently } from "./patience.ts";
 
 export interface ControllerParts {
   readonly config: Config;
+  /** Id of this installation. */
+  readonly installation: string;
   readonly kube: KubeClient;
   readonly mirrors: Mirrors;
   readonly drivers: DriverPool;
@@ -90,7 +91,7 @@ function guarded(parts: ControllerParts, isLeading: IsLeading): ControllerParts 
   const { registry, drivers } = parts;
   return {
     ...parts,
-    registry: { ...registry, client: guardedRegistry(registry.client, isLeading) },
+    registry: withClient(registry, guardedRegistry(registry.client, isLeading)),
     drivers: {
       driverFor: async (...call) => guardedDriver(await drivers.driverFor(...call), isLeading),
       close: () => drivers.close(),
@@ -110,14 +111,10 @@ async function lead(parts: ControllerParts, signals: { stop: AbortSignal; lost: 
   try {
     const starting = AbortSignal.any([signals.lost, signals.stop]);
     await parts.mirrors.synced(starting);
-    const installation = await patiently(() => installationId(kube, config.namespace, starting), {
-      log,
-      stop: starting,
-    });
     const queues = makeQueues(parts);
-    const controllers = makeControllers(parts, { installation, queues, recorder });
+    const controllers = makeControllers(parts, { queues, recorder });
     const leave = feedQueues(parts.mirrors, queues);
-    log.info({ installation }, "this process leads");
+    log.info({ installation: parts.installation }, "this process leads");
     const drain = () => {
       for (const controller of controllers) void controller.drain(config.limits.drainSeconds * 1000);
     };
@@ -145,12 +142,9 @@ function makeQueues({ metrics, clock }: ControllerParts): Queues {
   };
 }
 
-function makeControllers(
-  parts: ControllerParts,
-  leading: { installation: string; queues: Queues; recorder: EventRecorder },
-): Controller[] {
-  const { kube, mirrors, registry, sources, drivers, log, metrics, config, clock } = parts;
-  const { installation, queues } = leading;
+function makeControllers(parts: ControllerParts, leading: { queues: Queues; recorder: EventRecorder }): Controller[] {
+  const { installation, kube, mirrors, registry, sources, drivers, log, metrics, config, clock } = parts;
+  const { queues } = leading;
   const writer = createWorldStatusWriter(kube.resource<World>(WORLDS));
   const sandboxClient = kube.resource<Sandbox>(SANDBOXES);
   const runtimeClient = kube.resource<Runtime>(RUNTIMES);
@@ -168,12 +162,15 @@ function makeControllers(
         writer,
         worlds,
         sandboxes,
+        sandboxClient,
         runtimes,
         namespaces,
         registry,
         sources,
+        computeOf: createComputeOf({ installation, runtimes, drivers }),
         announce,
         log,
+        limits: { deletionDeadlineMs: config.limits.deletionDeadlineSeconds * 1000 },
       }),
       intent: (key) => intentOf(worlds.get(key)),
       ...shared,

@@ -3,12 +3,16 @@ import type { Config } from "../config.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { SECRETS, type Secret } from "../kube/resource-types.ts";
 import { systemClock } from "../reconciler/clock.ts";
+import type { Log } from "../reconciler/log.ts";
 import { createDockerDriver } from "../runtime/docker/driver.ts";
 import { createDriverPool, type DriverPool } from "../runtime/driver-pool.ts";
 import { loadHelper } from "../runtime/helper.ts";
 import type { Mirrors } from "./mirror.ts";
 
-export async function openDrivers(config: Config, parts: { kube: KubeClient; mirrors: Mirrors }): Promise<DriverPool> {
+export function openDrivers(
+  config: Config,
+  parts: { installation: string; kube: KubeClient; mirrors: Mirrors; log: Log },
+): DriverPool {
   const { path } = config.helper;
   return createDriverPool({
     runtimes: parts.mirrors.runtimes,
@@ -16,11 +20,13 @@ export async function openDrivers(config: Config, parts: { kube: KubeClient; mir
     namespace: config.namespace,
     makeDriver: ({ endpoint, tls }) =>
       createDockerDriver({
+        installation: parts.installation,
         endpoint,
         helper: (platform, signal) =>
           loadHelper({ platform, ...(path === undefined ? {} : { helperPath: path }) }, signal),
         ...(tls === undefined ? {} : { tls }),
       }),
     clock: systemClock,
+    log: parts.log,
   });
 }

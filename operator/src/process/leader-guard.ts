@@ -55,7 +55,8 @@ export function guardedDriver(driver: RuntimeDriver, isLeading: IsLeading): Runt
     writeFile: (...call) => driver.writeFile(...call),
     thaw: (...call) => driver.thaw(...call),
     list: (...call) => driver.list(...call),
-    close: () => driver.close(),
+    listCaptures: (...call) => driver.listCaptures(...call),
+    close: (...call) => driver.close(...call),
     async create(...call) {
       demand(isLeading, "container is made");
       return driver.create(...call);

@@ -2,6 +2,7 @@
 import { hostname } from "node:os";
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
+import { installationId } from "../installation.ts";
 import { createKubeClient } from "../kube/client.ts";
 import type { ConnectionSource } from "../kube/connection.ts";
 import { systemClock } from "../reconciler/clock.ts";
@@ -36,26 +37,21 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
   });
   await using parts = new AsyncDisposableStack();
   const kube = parts.adopt(createKubeClient({ source: connection }), (client) => client.close());
-  const registries = parts.adopt(await patiently(() => openRegistries(config, kube, stop), { log, stop }), (opened) =>
-    opened.close(),
-  );
   const mirrors = createMirrors({ kube, log, metrics });
-  const drivers = parts.adopt(await openDrivers(config, { kube, mirrors }), (pool) => pool.close());
-  const shared = { config, kube, mirrors, drivers, log, identity };
-  const roles: Role[] = [
-    ...(config.role === "gateway"
-      ? []
-      : [
-          createControllerRole({
-            ...shared,
-            registry: registries.registry,
-            sources: registries.sources,
-            metrics,
-            clock: systemClock,
-          }),
-        ]),
-    ...(config.role === "controller" ? [] : [createGatewayRole(shared)]),
-  ];
+  // Both roles act on containers, and on this installation's only.
+  const installation = await patiently(() => installationId(kube, config.namespace, stop), { log, stop });
+  const drivers = parts.adopt(openDrivers(config, { installation, kube, mirrors, log }), (pool) => pool.close());
+  const shared = { config, installation, kube, mirrors, drivers, log, identity };
+  const roles: Role[] = [];
+  if (config.role !== "gateway") {
+    const { registry, sources } = parts.adopt(
+      await patiently(() => openRegistries(config, kube, stop), { log, stop }),
+      (opened) => opened.close(),
+    );
+    roles.push(createControllerRole({ ...shared, registry, sources, metrics, clock: systemClock }));
+  }
+  // A gateway asks no registry: what is wrong with one keeps no gateway from serving.
+  if (config.role !== "controller") roles.push(createGatewayRole(shared));
   parts.adopt(await serveMetrics({ port: config.metrics.port, registry: series }), (endpoint) => endpoint.close());
   parts.adopt(
     await serveHealth({

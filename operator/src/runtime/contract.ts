@@ -126,6 +126,19 @@ export interface ListedCompute {
   readonly state: Exclude<ObservedCompute["state"], "Absent">;
 }
 
+/** Repository of the local names under which captures are committed; the tag is the operation's id. */
+export const CAPTURE_REPOSITORY = "agentworlds/capture";
+
+/** A commit of a container of this installation that is still on a host under its local name. */
+export interface ListedCapture {
+  readonly localName: string;
+  /** Id of the operation that made it. */
+  readonly operation: string;
+  readonly owner: ComputeOwner;
+  /** Epoch milliseconds, by the host's clock. */
+  readonly createdAt: number;
+}
+
 export interface HostFacts {
   /** Engine version as the host reports it. */
   readonly version: string;
@@ -137,7 +150,8 @@ export interface HostFacts {
 
 /**
  * One container host. Every call takes a signal and has a deadline of its own; every call may be repeated.
- * `id` is a compute id as returned by `create` (docker: the container name, known before the create).
+ * `id` is a compute id as returned by `create` (docker: the container name, known before the create). A container of that
+ * name that is not this installation's and this boot's counts as absent: it is neither looked into nor touched.
  */
 export interface RuntimeDriver {
   /** Asks the host what it is. Throws `HostUnreachable`. */
@@ -180,8 +194,10 @@ export interface RuntimeDriver {
   remove(id: string, signal: AbortSignal): Promise<void>;
   /** Every container of an installation on this host. */
   list(installation: string, signal: AbortSignal): Promise<ListedCompute[]>;
+  /** Every capture of an installation on this host. */
+  listCaptures(installation: string, signal: AbortSignal): Promise<ListedCapture[]>;
   /** Removes images of `repositoryPrefix` that no container uses, oldest first, until `keep` remain. Returns what went. */
   pruneImages(options: { repositoryPrefix: string; keep: number }, signal: AbortSignal): Promise<string[]>;
-  /** Closes connections. */
-  close(): Promise<void>;
+  /** Closes connections. Calls in flight may end until `patience` aborts; without it they are cut. */
+  close(patience?: AbortSignal): Promise<void>;
 }

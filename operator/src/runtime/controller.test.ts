@@ -45,6 +45,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
       host.sweeps += 1;
       return [];
     },
+    listCaptures: async () => [],
     pruneImages: async () => [],
   };
   const reconcile = reconcileRuntimes({

@@ -5,6 +5,7 @@ import type { ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import type { Clock } from "../reconciler/clock.ts";
 import type { KubeObject } from "../reconciler/list-watch.ts";
+import type { Log } from "../reconciler/log.ts";
 import type { RuntimeDriver } from "./contract.ts";
 import { RuntimeError } from "./errors.ts";
 
@@ -27,6 +28,7 @@ export interface DriverPoolOptions {
   readonly namespace: string;
   readonly makeDriver: (host: { endpoint: string; tls: HostTls | undefined }) => RuntimeDriver;
   readonly clock: Clock;
+  readonly log: Log;
 }
 
 export interface DriverPool {
@@ -37,49 +39,112 @@ export interface DriverPool {
 
 /** A rotated certificate is picked up after at most this long. */
 const TLS_FRESH_MS = 60_000;
+/** Whoever got a driver may go on using it for as long as a pass takes at most; an unused one holds no connection. */
+const RETIRED_MS = 10 * 60_000;
+/** Calls in flight after that are let end within the longest deadline a call has: a commit's. */
+const PATIENCE_MS = 20 * 60_000;
 
 interface PooledDriver {
   readonly fingerprint: string;
   readonly driver: RuntimeDriver;
 }
 
-export function createDriverPool(options: DriverPoolOptions): DriverPool {
-  const drivers = new Map<string, PooledDriver>();
-  const tlsByName = new Map<string, { readonly readAt: number; readonly tls: HostTls }>();
+interface KnownTls {
+  readonly secret: string;
+  readonly readAt: number;
+  readonly tls: HostTls;
+}
 
-  async function tlsOf(host: RuntimeHost, signal: AbortSignal): Promise<HostTls | undefined> {
-    const name = host.tlsSecretRef?.name;
-    if (name === undefined) return undefined;
-    const known = tlsByName.get(name);
-    if (known && options.clock.now() - known.readAt < TLS_FRESH_MS) return known.tls;
-    const tls = await readTls(options, name, signal);
-    tlsByName.set(name, { readAt: options.clock.now(), tls });
-    return tls;
+export function createDriverPool(options: DriverPoolOptions): DriverPool {
+  return new HostDrivers(options);
+}
+
+class HostDrivers implements DriverPool {
+  readonly #options: DriverPoolOptions;
+  /** By `runtime/host`, as are the certificates. */
+  readonly #drivers = new Map<string, PooledDriver>();
+  readonly #tls = new Map<string, KnownTls>();
+  readonly #retiring = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+
+  constructor(options: DriverPoolOptions) {
+    this.#options = options;
   }
 
-  return {
-    async driverFor(runtimeName, hostName, signal) {
-      const host = options.runtimes.get(runtimeName)?.spec.docker?.hosts.find((one) => one.name === hostName);
-      if (!host) throw new RuntimeError("HostUnreachable", `Runtime ${runtimeName} has no host ${hostName}`);
-      const tls = await tlsOf(host, signal);
-      const fingerprint = createHash("sha256")
-        .update(JSON.stringify([host.endpoint, tls]))
-        .digest("hex");
-      const key = `${runtimeName}/${hostName}`;
-      const pooled = drivers.get(key);
-      if (pooled?.fingerprint === fingerprint) return pooled.driver;
-      const driver = options.makeDriver({ endpoint: host.endpoint, tls });
-      drivers.set(key, { fingerprint, driver });
-      // Calls in flight on the old connection may still end; they hold their own reference.
-      await pooled?.driver.close();
-      return driver;
-    },
+  async driverFor(runtimeName: string, hostName: string, signal: AbortSignal): Promise<RuntimeDriver> {
+    this.#retireAbsent();
+    const host = this.#hostOf(runtimeName, hostName);
+    if (!host) throw new RuntimeError("HostUnreachable", `Runtime ${runtimeName} has no host ${hostName}`);
+    const key = `${runtimeName}/${hostName}`;
+    const tls = await this.#tlsOf(key, host, signal);
+    if (this.#closing.signal.aborted) throw new RuntimeError("HostUnreachable", "this process is stopping");
+    const fingerprint = createHash("sha256")
+      .update(JSON.stringify([host.endpoint, tls]))
+      .digest("hex");
+    const pooled = this.#drivers.get(key);
+    if (pooled?.fingerprint === fingerprint) return pooled.driver;
+    const driver = this.#options.makeDriver({ endpoint: host.endpoint, tls });
+    this.#drivers.set(key, { fingerprint, driver });
+    if (pooled) this.#retire(pooled.driver);
+    return driver;
+  }
 
-    async close() {
-      await Promise.all([...drivers.values()].map(({ driver }) => driver.close()));
-      drivers.clear();
-    },
-  };
+  async close(): Promise<void> {
+    this.#closing.abort();
+    const drivers = [...this.#drivers.values()].map(({ driver }) => driver.close());
+    this.#drivers.clear();
+    this.#tls.clear();
+    await Promise.all([...drivers, ...this.#retiring]);
+  }
+
+  #hostOf(runtimeName: string, hostName: string): RuntimeHost | undefined {
+    return this.#options.runtimes.get(runtimeName)?.spec.docker?.hosts.find((one) => one.name === hostName);
+  }
+
+  /** Runtimes and hosts that are gone leave neither connections nor keys behind. */
+  #retireAbsent(): void {
+    for (const [key, { driver }] of this.#drivers) {
+      const [runtimeName = "", hostName = ""] = key.split("/");
+      if (this.#hostOf(runtimeName, hostName)) continue;
+      this.#drivers.delete(key);
+      this.#tls.delete(key);
+      this.#retire(driver);
+    }
+  }
+
+  #retire(driver: RuntimeDriver): void {
+    const retiring = this.#closeLater(driver).finally(() => this.#retiring.delete(retiring));
+    this.#retiring.add(retiring);
+  }
+
+  async #closeLater(driver: RuntimeDriver): Promise<void> {
+    const { signal } = this.#closing;
+    try {
+      await this.#options.clock.sleep(RETIRED_MS, signal);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+    try {
+      await driver.close(AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]));
+    } catch (error) {
+      // Nobody waits for it, and its successor serves the host.
+      this.#options.log.warn({ err: error }, "a driver that is not used any more was not closed");
+    }
+  }
+
+  async #tlsOf(key: string, host: RuntimeHost, signal: AbortSignal): Promise<HostTls | undefined> {
+    const secret = host.tlsSecretRef?.name;
+    if (secret === undefined) {
+      this.#tls.delete(key);
+      return undefined;
+    }
+    const known = this.#tls.get(key);
+    const { clock } = this.#options;
+    if (known?.secret === secret && clock.now() - known.readAt < TLS_FRESH_MS) return known.tls;
+    const tls = await readTls(this.#options, secret, signal);
+    this.#tls.set(key, { secret, readAt: clock.now(), tls });
+    return tls;
+  }
 }
 
 async function readTls({ secrets, namespace }: DriverPoolOptions, name: string, signal: AbortSignal): Promise<HostTls> {

@@ -53,6 +53,7 @@ function hostWith(containers: readonly ListedCompute[], states: Readonly<Record<
     pruneImages: never,
     close: never,
     inspect: async (id) => states[id] ?? { state: "Running", startedAt: undefined },
+    listCaptures: async () => [],
     list: async (installation) => containers.filter(({ owner }) => owner.installation === installation),
     stop: async (id) => void calls.push(`stop ${id}`),
     remove: async (id) => void calls.push(`remove ${id}`),

@@ -48,6 +48,7 @@ export class MemoryHost {
       readFile: never,
       writeFile: never,
       list: never,
+      listCaptures: never,
       pruneImages: never,
       close: never,
       inspect: (id) => effects.read(async () => this.#inspect(id)),

@@ -6,6 +6,10 @@ import { RuntimeError } from "../../../operator/src/runtime/errors.ts";
 /** A driver and the host behind it, as the contract suite needs them. */
 export interface DriverUnderTest extends AsyncDisposable {
   readonly driver: RuntimeDriver;
+  /** The installation that the driver acts for. */
+  readonly installation: string;
+  /** A driver of another installation on the same host. */
+  readonly stranger: RuntimeDriver;
   /** An image with a shell at /bin/sh and the usual small programs. */
   readonly image: string;
   /** An image name that no pull finds. */
@@ -17,8 +21,9 @@ export interface DriverUnderTest extends AsyncDisposable {
 /** One use of a driver: makes sessions and local images, and removes them at the end. */
 export class Bench implements AsyncDisposable {
   readonly driver: RuntimeDriver;
+  readonly stranger: RuntimeDriver;
   readonly signal = AbortSignal.timeout(5 * 60_000);
-  readonly installation = `test-${randomUUID()}`;
+  readonly installation: string;
   readonly #under: DriverUnderTest;
   readonly #ids = new Set<string>();
   readonly #localNames = new Set<string>();
@@ -26,6 +31,8 @@ export class Bench implements AsyncDisposable {
   constructor(under: DriverUnderTest) {
     this.#under = under;
     this.driver = under.driver;
+    this.stranger = under.stranger;
+    this.installation = under.installation;
   }
 
   /** A spec of a Sandbox of its own; what is created from it is removed at the end. */
@@ -87,7 +94,7 @@ export class Bench implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     const signal = AbortSignal.timeout(60_000);
-    for (const id of this.#ids) await this.driver.remove(id, signal);
+    for (const driver of [this.driver, this.stranger]) for (const id of this.#ids) await driver.remove(id, signal);
     for (const name of this.#localNames) await this.driver.forgetCommit(name, signal);
   }
 }
@@ -100,6 +107,9 @@ export const textOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString
 export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   yield bytes;
 }
+
+/** Installation of a `stranger`. */
+export const STRANGERS_INSTALLATION = "somebody-else";
 
 /** For `assert.rejects`: a runtime error of that code whose message matches. */
 export const refusal =

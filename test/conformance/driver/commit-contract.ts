@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { refusal } from "./bench.ts";
+import { captureName } from "../../../operator/src/snapshot/docker-commit.ts";
+import { refusal, STRANGERS_INSTALLATION } from "./bench.ts";
 import type { OpenBench } from "./contract.ts";
 
 /** Committing a container's filesystem to a local image. */
@@ -51,6 +52,23 @@ export function commitContract(open: OpenBench): void {
       const ids = await Promise.all([1, 2, 3].map(() => bench.create()));
       const images = await Promise.all(ids.map((id) => bench.driver.commit(id, bench.localName(), bench.signal)));
       assert.equal(new Set(images.map((image) => image.imageId)).size, 3);
+    });
+
+    test("captures are listed with their operation and session until they are forgotten, and nobody else's are", async () => {
+      await using bench = open();
+      const spec = bench.spec();
+      const localName = bench.localName();
+      await bench.driver.commit(await bench.driver.create(spec, bench.signal), localName, bench.signal);
+      const theirs = await bench.stranger.create(bench.spec({ installation: STRANGERS_INSTALLATION }), bench.signal);
+      await bench.stranger.commit(theirs, bench.localName(), bench.signal);
+      const [capture, ...others] = await bench.driver.listCaptures(bench.installation, bench.signal);
+      assert.deepEqual(others, []);
+      assert.deepEqual(capture?.owner, spec.owner);
+      assert.equal(capture?.localName, localName);
+      assert.equal(localName, captureName(capture?.operation ?? ""));
+      assert.ok(capture.createdAt > 0 && capture.createdAt <= Date.now() + 60_000);
+      await bench.driver.forgetCommit(localName, bench.signal);
+      assert.deepEqual(await bench.driver.listCaptures(bench.installation, bench.signal), []);
     });
 
     test("a forgotten commit is gone, and forgetting may be repeated", async () => {

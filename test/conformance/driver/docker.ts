@@ -1,8 +1,9 @@
+import { randomUUID } from "node:crypto";
 import { callEngine, expectSuccess } from "../../../hack/parts/engine-api.ts";
 import { createDockerDriver } from "../../../operator/src/runtime/docker/driver.ts";
 import { loadHelper } from "../../../operator/src/runtime/helper.ts";
 import { baseImage, engine, type RegistryAddress, registry } from "../../kit/index.ts";
-import type { DriverUnderTest } from "./bench.ts";
+import { type DriverUnderTest, STRANGERS_INSTALLATION } from "./bench.ts";
 
 /** The Docker driver with what is around it. */
 export interface DockerUnderTest extends DriverUnderTest {
@@ -17,14 +18,23 @@ export async function makeDocker(): Promise<DockerUnderTest> {
   const images = undo.use(await registry());
   const base = undo.use(await baseImage("busybox", { engine: docker, registry: images }));
   const { dockerHost } = docker;
-  const driver = createDockerDriver({
-    endpoint: dockerHost,
-    helper: (platform, signal) => loadHelper({ platform }, signal),
-  });
-  undo.defer(() => driver.close());
+  const driverOf = (owner: string) =>
+    undo.adopt(
+      createDockerDriver({
+        installation: owner,
+        endpoint: dockerHost,
+        helper: (platform, signal) => loadHelper({ platform }, signal),
+      }),
+      (one) => one.close(),
+    );
+  const installation = `test-${randomUUID()}`;
+  const driver = driverOf(installation);
+  const stranger = driverOf(STRANGERS_INSTALLATION);
   const owned = undo.move();
   return {
     driver,
+    installation,
+    stranger,
     dockerHost,
     registry: images,
     image: base.reference,

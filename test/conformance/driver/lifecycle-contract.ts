@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { refusal } from "./bench.ts";
+import { once, refusal, STRANGERS_INSTALLATION } from "./bench.ts";
 import type { OpenBench } from "./contract.ts";
 
 /** Create, adopt, freeze, stop, remove, list. */
@@ -45,11 +45,31 @@ export function lifecycleContract(open: OpenBench, absentImage: () => string): v
 
     test("a container of that name that is another installation's is neither adopted nor touched", async () => {
       await using bench = open();
-      const theirs = bench.spec({ installation: "somebody-else" });
-      const id = await bench.driver.create(theirs, bench.signal);
+      const theirs = bench.spec({ installation: STRANGERS_INSTALLATION });
+      const id = await bench.stranger.create(theirs, bench.signal);
       const ours = bench.spec({ uid: theirs.owner.sandboxUid });
       await assert.rejects(bench.driver.create(ours, bench.signal), refusal("ComputeConflict"));
-      assert.equal(await bench.state(id), "Running");
+      assert.equal((await bench.stranger.inspect(id, bench.signal)).state, "Running");
+    });
+
+    test("another installation's container is absent: it is not looked into, and survives every effect on its name", async () => {
+      await using bench = open();
+      const id = await bench.stranger.create(bench.spec({ installation: STRANGERS_INSTALLATION }), bench.signal);
+      const path = Buffer.from("/tmp/theirs");
+      assert.deepEqual(await bench.driver.inspect(id, bench.signal), { state: "Absent" });
+      const acts = [
+        () => bench.driver.exec(id, { command: ["true"] }, bench.signal),
+        () => bench.driver.readFile(id, path, bench.signal),
+        () => bench.driver.writeFile(id, { path, content: once(Buffer.from("ours")) }, bench.signal),
+        () => bench.driver.freeze(id, bench.signal),
+        () => bench.driver.thaw(id, bench.signal),
+        () => bench.driver.commit(id, bench.localName(), bench.signal),
+        () => bench.driver.stop(id, bench.signal),
+      ];
+      for (const act of acts) await assert.rejects(act, refusal("ComputeNotFound"));
+      await bench.driver.remove(id, bench.signal);
+      assert.equal((await bench.stranger.inspect(id, bench.signal)).state, "Running");
+      await assert.rejects(bench.stranger.readFile(id, path, bench.signal), refusal("FileNotFound"));
     });
 
     test("an image that does not exist is named in the refusal, and nothing is made", async () => {
@@ -128,7 +148,7 @@ export function lifecycleContract(open: OpenBench, absentImage: () => string): v
       const dead = bench.spec();
       await bench.driver.create(running, bench.signal);
       await bench.kill(await bench.driver.create(dead, bench.signal));
-      await bench.create({ installation: "somebody-else" });
+      await bench.stranger.create(bench.spec({ installation: STRANGERS_INSTALLATION }), bench.signal);
       const listed = await bench.driver.list(bench.installation, bench.signal);
       const byUid = new Map(listed.map((compute) => [compute.owner.sandboxUid, compute]));
       assert.equal(listed.length, 2);

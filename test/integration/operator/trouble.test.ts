@@ -177,13 +177,11 @@ describe("trouble", () => {
       (object) => conditionOf(object, "Stalled")?.reason === "ComputeConflict",
       { what: "the conflict" },
     );
-    const { Id } = JSON.parse(created);
-    expectSuccess(
-      "inspect",
-      await callEngine(stage.site.ground.dockerHost, { path: `/containers/${Id}/json`, signal: stage.site.signal }),
-    );
-    await engineCall(stage, "DELETE", `/containers/${Id}?force=1`);
     await stage.deleted(stalled);
+    const { Id } = JSON.parse(created);
+    const survivor = JSON.parse(await engineCall(stage, "GET", `/containers/${Id}/json`));
+    assert.equal(survivor.Name, `/${name}`);
+    await engineCall(stage, "DELETE", `/containers/${Id}?force=1`);
   });
 
   test("a namespace is deleted while the registry is down: it goes, and the work is kept and named on the Runtime", async () => {

@@ -49,7 +49,11 @@ describe("the helper's volume on a host", () => {
 
   /** A session made by a driver of a new process. */
   async function boot(): Promise<string> {
-    const driver: RuntimeDriver = createDockerDriver({ endpoint: under.dockerHost, helper: async () => helper });
+    const driver: RuntimeDriver = createDockerDriver({
+      installation: under.installation,
+      endpoint: under.dockerHost,
+      helper: async () => helper,
+    });
     await using stack = new AsyncDisposableStack();
     stack.adopt(driver, (one) => one.close());
     const bench = stack.use(

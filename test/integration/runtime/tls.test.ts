@@ -56,7 +56,12 @@ describe("an engine behind TLS", () => {
   });
 
   const driverFor = (endpoint: string, tls: { ca: string; cert: string; key: string }) =>
-    createDockerDriver({ endpoint, tls, helper: (platform, signal) => loadHelper({ platform }, signal) });
+    createDockerDriver({
+      installation: under.installation,
+      endpoint,
+      tls,
+      helper: (platform, signal) => loadHelper({ platform }, signal),
+    });
 
   test("a session lives, runs commands and moves files over TLS with a client certificate", async () => {
     await using front = await tlsFront(under.dockerHost);

@@ -13,8 +13,12 @@ export interface NamedContainer {
   readonly config: unknown;
 }
 
+export type ClaimedContainer =
+  | { readonly kind: "Made"; readonly id: string }
+  | { readonly kind: "Found"; readonly container: InspectedContainer };
+
 /**
- * Creates the container, or returns the one that has the name already; undefined means that this call made it. An engine
+ * Creates the container, or returns the one that has the name already, whosever it is. An engine
  * reserves a name before it shows the container and releases it after it no longer does, so what is neither free nor
  * visible is tried again.
  */
@@ -22,16 +26,15 @@ export async function createOrFind(
   { containers, clock }: { containers: Containers; clock: Clock },
   { name, config }: NamedContainer,
   signal: AbortSignal,
-): Promise<InspectedContainer | undefined> {
+): Promise<ClaimedContainer> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     try {
-      await containers.create(name, config, signal);
-      return undefined;
+      return { kind: "Made", id: await containers.create(name, config, signal) };
     } catch (error) {
       if (!isStatus(error, 409)) throw error;
     }
     const existing = await containers.inspect(name, signal);
-    if (existing !== undefined) return existing;
+    if (existing !== undefined) return { kind: "Found", container: existing };
     await clock.sleep(PAUSE_MS, signal);
   }
   throw new RuntimeError("HostRefused", `the host keeps the name ${name} for a container that it does not show`);

@@ -23,6 +23,8 @@ const inspected = z.object({
 });
 export type InspectedContainer = z.infer<typeof inspected>;
 
+const created = z.object({ Id: z.string() });
+
 const listed = z.array(
   z.object({
     Id: z.string(),
@@ -36,7 +38,7 @@ const listed = z.array(
 /** Starting, stopping and removing can wait for disks and namespaces. */
 const SLOW_MS = 90_000;
 
-/** Container calls of the Engine API, one method each. */
+/** Container calls of the Engine API, one method each. `id` is an Id, or a name that the engine resolves. */
 export class Containers {
   readonly #transport: EngineTransport;
 
@@ -44,10 +46,10 @@ export class Containers {
     this.#transport = transport;
   }
 
-  /** Refused with 409 when the name is taken, with 404 when the image is not there. */
-  async create(name: string, config: unknown, signal: AbortSignal): Promise<void> {
+  /** The new container's Id. Refused with 409 when the name is taken, with 404 when the image is not there. */
+  async create(name: string, config: unknown, signal: AbortSignal): Promise<string> {
     const call = { method: "POST", path: "/containers/create", query: { name }, json: config, ms: SLOW_MS } as const;
-    await this.#transport.done(call, signal);
+    return (await this.#transport.json(created, call, signal)).Id;
   }
 
   async inspect(id: string, signal: AbortSignal): Promise<InspectedContainer | undefined> {

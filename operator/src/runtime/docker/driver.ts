@@ -1,17 +1,19 @@
 import type { Duplex } from "node:stream";
 import { type Clock, systemClock } from "../../reconciler/clock.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
-import type {
-  CommittedImage,
-  ComputeSpec,
-  ExecRecord,
-  ExecRequest,
-  FileWrite,
-  HostFacts,
-  ListedCompute,
-  ObservedCompute,
-  Platform,
-  RuntimeDriver,
+import {
+  type CommittedImage,
+  type ComputeSpec,
+  computeName,
+  type ExecRecord,
+  type ExecRequest,
+  type FileWrite,
+  type HostFacts,
+  type ListedCapture,
+  type ListedCompute,
+  type ObservedCompute,
+  type Platform,
+  type RuntimeDriver,
 } from "../contract.ts";
 import { isRuntimeError, RuntimeError } from "../errors.ts";
 import type { HelperBinary } from "../helper.ts";
@@ -25,18 +27,22 @@ import {
 } from "../helper-session.ts";
 import { type EngineAddress, type EngineTls, parseEngineAddress } from "./address.ts";
 import { hostFacts, hostInfo } from "./capabilities.ts";
+import { capturesOf } from "./captures.ts";
 import { commitContainer } from "./commit.ts";
 import { Containers, observe } from "./containers.ts";
 import { withoutCredentials } from "./credentials.ts";
 import { causeOf, containerNotFound, EngineRefused, refusedAs, tolerate } from "./engine-errors.ts";
 import { type HelperCommand, helperChannel, startHelper } from "./exec.ts";
 import { Images } from "./images.ts";
+import { OwnContainers } from "./own-containers.ts";
 import { Provisioner } from "./provision.ts";
 import { choosePruned } from "./prune.ts";
 import { EngineTransport } from "./transport.ts";
 import { WarmHelpers } from "./warm-helpers.ts";
 
 export interface DockerDriverOptions {
+  /** Id of this installation of the operator: containers without its label are never acted on. */
+  readonly installation: string;
   /** `unix:///path` or `tcp://host:port`. */
   readonly endpoint: string;
   /** Client certificate and CA of a TLS endpoint. */
@@ -74,6 +80,8 @@ const DEATH_PAUSE_MS = 50;
 class DockerDriver implements RuntimeDriver {
   readonly #transport: EngineTransport;
   readonly #containers: Containers;
+  readonly #own: OwnContainers;
+  readonly #installation: string;
   readonly #images: Images;
   readonly #provisioner: Provisioner;
   readonly #clock: Clock;
@@ -81,13 +89,15 @@ class DockerDriver implements RuntimeDriver {
   /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
   #lastCommit: Promise<unknown> = Promise.resolve();
 
-  constructor(transport: EngineTransport, { helper, clock = systemClock }: DockerDriverOptions) {
+  constructor(transport: EngineTransport, { installation, helper, clock = systemClock }: DockerDriverOptions) {
     this.#clock = clock;
+    this.#installation = installation;
     this.#transport = transport;
     this.#warm = new WarmHelpers({
       open: (container, signal) => startHelper(transport, { container, command: "exec" }, signal),
     });
     this.#containers = new Containers(transport);
+    this.#own = new OwnContainers(this.#containers, installation);
     this.#images = new Images(transport);
     this.#provisioner = new Provisioner({
       transport,
@@ -108,18 +118,23 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async create(spec: ComputeSpec, signal: AbortSignal): Promise<string> {
-    const { id, isRunning, user } = await this.#provisioner.provision(spec, signal);
+    const { installation } = spec.owner;
+    if (installation !== this.#installation)
+      throw new TypeError(`this driver makes containers of ${this.#installation}, not of ${installation}`);
+    const { containerId, isRunning, user } = await this.#provisioner.provision(spec, signal);
+    const id = computeName(spec.owner);
+    this.#own.remember(id, containerId);
     // One that has ended already, or was frozen by an earlier try, is returned as it is: the caller inspects.
     if (isRunning) {
       const call = { command: "session", silenceMs: SESSION_SILENCE_MS } as const;
       await this.#withHelper(id, call, (channel) => startSession(channel, { user }), signal);
-      this.#warm.warm(id);
+      this.#warm.warm(containerId);
     }
     return id;
   }
 
   async inspect(id: string, signal: AbortSignal): Promise<ObservedCompute> {
-    return observe(await refusedAs("HostRefused", this.#containers.inspect(id, signal)));
+    return observe(await refusedAs("HostRefused", this.#own.inspect(id, signal)));
   }
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {
@@ -127,7 +142,8 @@ class DockerDriver implements RuntimeDriver {
     const call = { command: "exec", silenceMs } as const;
     const record = await this.#withHelper(id, call, (channel) => runCommand(channel, request), signal);
     // Where one command was run the next one is near.
-    this.#warm.warm(id);
+    const container = this.#own.known(id);
+    if (container !== undefined) this.#warm.warm(container);
     return record;
   }
 
@@ -146,16 +162,18 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async freeze(id: string, signal: AbortSignal): Promise<void> {
-    this.#warm.drop(id);
-    await this.#onContainer(id, this.#containers.pause(id, signal), signal);
+    this.#dropWarm(id);
+    const paused = this.#own.act(id, (container) => this.#containers.pause(container, signal), signal);
+    await this.#onContainer(id, paused, signal);
   }
 
   async thaw(id: string, signal: AbortSignal): Promise<void> {
-    await refusedAs("HostRefused", this.#containers.unpause(id, signal), id);
+    const thawed = this.#own.act(id, (container) => this.#containers.unpause(container, signal), signal);
+    await refusedAs("HostRefused", thawed, id);
   }
 
   async commit(id: string, localName: string, signal: AbortSignal): Promise<CommittedImage> {
-    const container = await refusedAs("CommitFailed", this.#containers.inspect(id, signal));
+    const container = await refusedAs("CommitFailed", this.#own.inspect(id, signal));
     if (container === undefined) throw containerNotFound(id);
     const request = { containerId: container.Id, localName };
     const mine = this.#lastCommit.then(() => {
@@ -175,16 +193,15 @@ class DockerDriver implements RuntimeDriver {
     const remote = `${target.repository}:${target.tag}`;
     try {
       await this.#images.tag(localName, name, signal);
-      try {
-        await this.#images.push(name, target.login, signal);
-      } finally {
-        await this.#images.remove(remote, signal);
-      }
+      await this.#images.push(name, target.login, signal);
     } catch (error) {
+      // What went wrong with the push is what the caller must hear; a name that stays is pruned like any version's.
+      await Promise.allSettled([this.#images.remove(remote, signal)]);
       if (!(error instanceof EngineRefused)) throw error;
       const words = withoutCredentials(error.message, target.login);
       throw new RuntimeError("PushFailed", `${remote} was not pushed: ${words}`);
     }
+    await refusedAs("HostRefused", this.#images.remove(remote, signal));
   }
 
   async forgetCommit(localName: string, signal: AbortSignal): Promise<void> {
@@ -192,18 +209,32 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async stop(id: string, signal: AbortSignal): Promise<void> {
-    this.#warm.drop(id);
-    const stopped = this.#containers.kill(id, signal).then(() => this.#containers.waitNotRunning(id, signal));
+    this.#dropWarm(id);
+    const stopped = this.#own.act(
+      id,
+      async (container) => {
+        await this.#containers.kill(container, signal);
+        await this.#containers.waitNotRunning(container, signal);
+      },
+      signal,
+    );
     await refusedAs("HostRefused", stopped, id);
   }
 
   async remove(id: string, signal: AbortSignal): Promise<void> {
-    this.#warm.drop(id);
-    await refusedAs("HostRefused", this.#containers.remove(id, signal));
+    this.#dropWarm(id);
+    const container = await refusedAs("HostRefused", this.#own.inspect(id, signal));
+    if (container === undefined) return;
+    await refusedAs("HostRefused", this.#containers.remove(container.Id, signal));
+    this.#own.forget(id);
   }
 
   async list(installation: string, signal: AbortSignal): Promise<ListedCompute[]> {
     return await refusedAs("HostRefused", this.#containers.list(installation, signal));
+  }
+
+  async listCaptures(installation: string, signal: AbortSignal): Promise<ListedCapture[]> {
+    return capturesOf(await refusedAs("HostRefused", this.#images.listCommits(installation, signal)));
   }
 
   async pruneImages(options: { repositoryPrefix: string; keep: number }, signal: AbortSignal): Promise<string[]> {
@@ -218,9 +249,14 @@ class DockerDriver implements RuntimeDriver {
     return removed;
   }
 
-  async close(): Promise<void> {
+  async close(patience?: AbortSignal): Promise<void> {
     this.#warm.close();
-    await this.#transport.close();
+    await this.#transport.close(patience);
+  }
+
+  #dropWarm(id: string): void {
+    const container = this.#own.known(id);
+    if (container !== undefined) this.#warm.drop(container);
   }
 
   async #withHelper<T>(
@@ -237,8 +273,11 @@ class DockerDriver implements RuntimeDriver {
 
   /** For a command, the helper that waits there already, if one does; else a new one. */
   async #connect(id: string, command: HelperCommand, signal: AbortSignal): Promise<Duplex> {
-    const waiting = command === "exec" ? this.#warm.take(id) : undefined;
-    return waiting ?? startHelper(this.#transport, { container: id, command }, signal);
+    const start = async (container: string) => {
+      const waiting = command === "exec" ? this.#warm.take(container) : undefined;
+      return waiting ?? (await startHelper(this.#transport, { container, command }, signal));
+    };
+    return await this.#own.act(id, start, signal);
   }
 
   /** An effect on a running container. When it fails, an inspection says whether that is the container's state. */

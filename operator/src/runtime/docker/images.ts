@@ -4,6 +4,7 @@ import type { RegistryLogin } from "../../registry/contract.ts";
 import { registryAuth } from "./credentials.ts";
 import { tolerate } from "./engine-errors.ts";
 import { type ImageReference, parseImageReference, registryOf } from "./image-reference.ts";
+import { COMMIT_OF_LABEL, INSTALLATION_LABEL } from "./labels.ts";
 import { followProgress } from "./progress.ts";
 import type { EngineTransport } from "./transport.ts";
 
@@ -25,6 +26,7 @@ const listedImages = z.array(
     Created: z.number(),
     RepoTags: z.array(z.string()).nullish(),
     RepoDigests: z.array(z.string()).nullish(),
+    Labels: z.record(z.string(), z.string()).nullish(),
   }),
 );
 export type ListedImage = z.infer<typeof listedImages>[number];
@@ -104,6 +106,16 @@ export class Images {
 
   async list(signal: AbortSignal): Promise<ListedImage[]> {
     return await this.#transport.json(listedImages, { method: "GET", path: "/images/json" }, signal);
+  }
+
+  /** Images that are commits of an installation's containers. */
+  async listCommits(installation: string, signal: AbortSignal): Promise<ListedImage[]> {
+    const filters = JSON.stringify({ label: [COMMIT_OF_LABEL, `${INSTALLATION_LABEL}=${installation}`] });
+    return await this.#transport.json(
+      listedImages,
+      { method: "GET", path: "/images/json", query: { filters } },
+      signal,
+    );
   }
 
   async #follow(

@@ -27,7 +27,8 @@ export interface ProvisionerParts {
 
 /** A container as `provision` leaves it. */
 export interface Provisioned {
-  readonly id: string;
+  /** The engine's Id. */
+  readonly containerId: string;
   /** Whether its helper can be talked to: not when an earlier try's container has ended or is frozen. */
   readonly isRunning: boolean;
   /** USER of the image; empty is root. */
@@ -60,11 +61,10 @@ export class Provisioner {
     const helperVolume = await refusedAs("HostRefused", this.#helperVolume.get(signal));
     const network =
       spec.isolation.network === "None" ? "none" : await refusedAs("HostRefused", this.#isolatedNetwork.get(signal));
-    const name = computeName(spec.owner);
-    const observed = async () => observe(await refusedAs("HostRefused", containers.inspect(name, signal))).state;
-    await this.#createOrAdopt(spec, containerConfig(spec, { helperVolume, network }), signal);
-    if ((await observed()) === "Created") await this.#start(name, signal);
-    return { id: name, isRunning: (await observed()) === "Running", user: image.Config?.User ?? "" };
+    const containerId = await this.#createOrAdopt(spec, containerConfig(spec, { helperVolume, network }), signal);
+    const observed = async () => observe(await refusedAs("HostRefused", containers.inspect(containerId, signal))).state;
+    if ((await observed()) === "Created") await this.#start(containerId, signal);
+    return { containerId, isRunning: (await observed()) === "Running", user: image.Config?.User ?? "" };
   }
 
   /** Pulls unless the host has the image. */
@@ -84,20 +84,21 @@ export class Provisioner {
     throw new RuntimeError("ImageUnavailable", `${image} was pulled and is not there: is it for another platform?`);
   }
 
-  async #createOrAdopt(spec: ComputeSpec, config: unknown, signal: AbortSignal): Promise<void> {
+  async #createOrAdopt(spec: ComputeSpec, config: unknown, signal: AbortSignal): Promise<string> {
     const name = computeName(spec.owner);
     try {
-      const existing = await createOrFind(this.#parts, { name, config }, signal);
-      if (existing === undefined || isSameBoot(existing.Config.Labels, spec.owner)) return;
+      const claimed = await createOrFind(this.#parts, { name, config }, signal);
+      if (claimed.kind === "Made") return claimed.id;
+      if (isSameBoot(claimed.container.Config.Labels, spec.owner)) return claimed.container.Id;
     } catch (error) {
       throw this.#refused("the container cannot be created", error);
     }
     throw new RuntimeError("ComputeConflict", `the host has a container ${name} that is not this boot's`);
   }
 
-  async #start(name: string, signal: AbortSignal): Promise<void> {
+  async #start(id: string, signal: AbortSignal): Promise<void> {
     try {
-      await this.#parts.containers.start(name, signal);
+      await this.#parts.containers.start(id, signal);
     } catch (error) {
       throw this.#refused("the container does not start", error);
     }

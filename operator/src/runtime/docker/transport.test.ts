@@ -189,3 +189,32 @@ test("an upgraded connection carries both directions, from the first byte sent w
     assert.equal(received, 'first {"Tty":false} echo hello');
   });
 });
+
+for (const isPatient of [true, false])
+  test(`closing ${isPatient ? "with patience lets a call in flight end" : "without patience cuts a call in flight"}, and refuses the next`, async () => {
+    const asked = Promise.withResolvers<Socket>();
+    await using engine = await scriptedEngine((_, socket) => asked.resolve(socket));
+    const transport = new EngineTransport({ kind: "unix", path: engine.path });
+    const inFlight = transport.json(answerSchema, { ...call, ms: 30_000 }, never);
+    const outcome = inFlight.catch((error: unknown) => error);
+    const socket = await asked.promise;
+    const closed = isPatient ? transport.close(AbortSignal.timeout(30_000)) : transport.close();
+    if (isPatient) socket.write(httpAnswer(200, '{"Id":"a"}'));
+    if (isPatient) assert.deepEqual(await outcome, { Id: "a" });
+    else assert.ok(isUnreachable(await outcome));
+    await closed;
+    await assert.rejects(transport.json(answerSchema, call, never), isUnreachable);
+  });
+
+test("a close whose patience ends cuts what is still in flight", async () => {
+  const asked = Promise.withResolvers<void>();
+  await using engine = await scriptedEngine(() => asked.resolve());
+  const transport = new EngineTransport({ kind: "unix", path: engine.path });
+  const outcome = transport.json(answerSchema, { ...call, ms: 30_000 }, never).catch((error: unknown) => error);
+  await asked.promise;
+  const patience = new AbortController();
+  const closed = transport.close(patience.signal);
+  patience.abort();
+  await closed;
+  assert.ok(isUnreachable(await outcome));
+});

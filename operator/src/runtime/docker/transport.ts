@@ -6,6 +6,7 @@ import type { EngineAddress } from "./address.ts";
 import { startDeadline } from "./deadline.ts";
 import { EngineRefused, hostUnreachable, readMessage } from "./engine-errors.ts";
 import { type Hijacked, hijack } from "./hijack.ts";
+import { InFlight } from "./in-flight.ts";
 import { Remembered } from "./remembered.ts";
 
 /** Deadline of a call that an idle engine answers at once. */
@@ -37,6 +38,7 @@ type ApiVersion = readonly [major: number, minor: number];
 export class EngineTransport {
   readonly #agent: Agent;
   readonly #origin: string;
+  readonly #calls = new InFlight();
   readonly #version = new Remembered((signal) => this.#negotiate(signal), 2 * SHORT_MS);
 
   constructor(address: EngineAddress) {
@@ -69,6 +71,7 @@ export class EngineTransport {
 
   /** The answer as it arrives. Silence longer than the call's limit throws. */
   async *stream(call: EngineCall, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    using _ = this.#calls.begin();
     using deadline = startDeadline({ parent: signal, ms: call.ms ?? SHORT_MS, what: nameOf(call) });
     const response = await this.#request(call, deadline.signal);
     try {
@@ -84,6 +87,7 @@ export class EngineTransport {
 
   /** A connection taken over for a raw stream. The deadline covers the answer to the upgrade only. */
   async upgrade(path: string, json: unknown, signal: AbortSignal): Promise<Hijacked> {
+    using _ = this.#calls.begin();
     const call: EngineCall = { method: "POST", path };
     using deadline = startDeadline({ parent: signal, ms: SHORT_MS, what: nameOf(call) });
     const versioned = await this.#versioned(path, deadline.signal);
@@ -95,11 +99,15 @@ export class EngineTransport {
     }
   }
 
-  async close(): Promise<void> {
+  /** Calls in flight may end until `patience` aborts; without it they are cut. Later ones are refused. */
+  async close(patience: AbortSignal = AbortSignal.abort()): Promise<void> {
+    // Not the agent's own close(): once it waits, nothing can cut what it waits for.
+    await this.#calls.idle(patience);
     await this.#agent.destroy();
   }
 
   async #wholeBody(call: EngineCall, signal: AbortSignal): Promise<Buffer> {
+    using _ = this.#calls.begin();
     using deadline = startDeadline({ parent: signal, ms: call.ms ?? SHORT_MS, what: nameOf(call) });
     const response = await this.#request(call, deadline.signal);
     return await collect(call, response, deadline.signal);

@@ -25,15 +25,15 @@ test("a fault before the effect leaves nothing; a fault after it leaves the effe
     ["after", 1],
   ] as const) {
     const host = faulty(moment);
-    await assert.rejects(new FakeDriver(host).create(spec, signal), (e) => isRuntimeError(e, "HostUnreachable"));
+    await assert.rejects(new FakeDriver(host, "i").create(spec, signal), (e) => isRuntimeError(e, "HostUnreachable"));
     assert.equal(host.containers.size, left, moment);
   }
 });
 
 test("a host outlives the drivers that talk to it", async () => {
   const host = new FakeHost();
-  const id = await new FakeDriver(host).create(spec, signal);
-  assert.equal((await new FakeDriver(host).inspect(id, signal)).state, "Running");
+  const id = await new FakeDriver(host, "i").create(spec, signal);
+  assert.equal((await new FakeDriver(host, "i").inspect(id, signal)).state, "Running");
 });
 
 test("a delayed call ends with its caller's abort", async () => {
@@ -45,7 +45,7 @@ test("a delayed call ends with its caller's abort", async () => {
         abort.abort(new Error("enough"));
       }),
   });
-  await assert.rejects(new FakeDriver(host).probe(abort.signal), /enough/);
+  await assert.rejects(new FakeDriver(host, "i").probe(abort.signal), /enough/);
 });
 
 test("commands are the test's, and what is pushed is handed over", async () => {
@@ -56,7 +56,7 @@ test("commands are the test's, and what is pushed is handed over", async () => {
       pushed.push(`${repository}:${tag} ${[...files.keys()].join()}`);
     },
   });
-  const driver = new FakeDriver(host);
+  const driver = new FakeDriver(host, "i");
   const id = await driver.create(spec, signal);
   assert.equal((await driver.exec(id, { command: ["a", "b"] }, signal)).exitCode, 2);
   const content = (async function* () {

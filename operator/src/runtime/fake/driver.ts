@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import {
+  CAPTURE_REPOSITORY,
   type CommittedImage,
   type ComputeSpec,
   computeName,
@@ -8,6 +9,7 @@ import {
   type ExecRequest,
   type FileWrite,
   type HostFacts,
+  type ListedCapture,
   type ListedCompute,
   type ObservedCompute,
   type RuntimeDriver,
@@ -29,9 +31,11 @@ import {
  */
 export class FakeDriver implements RuntimeDriver {
   readonly #host: FakeHost;
+  readonly #installation: string;
 
-  constructor(host: FakeHost) {
+  constructor(host: FakeHost, installation: string) {
     this.#host = host;
+    this.#installation = installation;
   }
 
   probe(signal: AbortSignal): Promise<HostFacts> {
@@ -71,7 +75,7 @@ export class FakeDriver implements RuntimeDriver {
   inspect(id: string, signal: AbortSignal): Promise<ObservedCompute> {
     return this.#effect(
       { operation: "inspect", subject: id, signal },
-      () => this.#host.containers.get(id)?.observed ?? { state: "Absent" },
+      () => this.#own(id)?.observed ?? { state: "Absent" },
     );
   }
 
@@ -127,9 +131,9 @@ export class FakeDriver implements RuntimeDriver {
     return this.#effect({ operation: "commit", subject: id, signal }, () => {
       const container = this.#existing(id);
       const earlier = this.#host.images.get(localName);
-      if (earlier !== undefined && earlier.commitOf !== container.uid)
+      if (earlier !== undefined && earlier.commitOf?.uid !== container.uid)
         throw new RuntimeError("CommitFailed", `${localName} is the commit of another container`);
-      const image = earlier ?? newImage(new Map(container.files), container.uid);
+      const image = earlier ?? newImage(new Map(container.files), container);
       this.#host.images.set(localName, image);
       return { imageId: image.id };
     });
@@ -163,7 +167,7 @@ export class FakeDriver implements RuntimeDriver {
 
   async remove(id: string, signal: AbortSignal): Promise<void> {
     await this.#effect({ operation: "remove", subject: id, signal }, () => {
-      this.#host.containers.delete(id);
+      if (this.#own(id) !== undefined) this.#host.containers.delete(id);
     });
   }
 
@@ -172,6 +176,16 @@ export class FakeDriver implements RuntimeDriver {
       [...this.#host.containers]
         .filter(([, container]) => container.owner.installation === installation)
         .map(([id, { owner, observed }]) => ({ id, owner, state: observed.state })),
+    );
+  }
+
+  listCaptures(installation: string, signal: AbortSignal): Promise<ListedCapture[]> {
+    return this.#effect({ operation: "listCaptures", signal }, () =>
+      [...this.#host.images].flatMap(([localName, { commitOf }]) => {
+        if (commitOf?.owner.installation !== installation) return [];
+        const operation = localName.slice(CAPTURE_REPOSITORY.length + 1);
+        return [{ localName, operation, owner: commitOf.owner, createdAt: Date.parse(FAKE_TIME) }];
+      }),
     );
   }
 
@@ -225,8 +239,14 @@ export class FakeDriver implements RuntimeDriver {
     return pulled;
   }
 
-  #existing(id: string): FakeContainer {
+  /** The container of the name, if it is this installation's. */
+  #own(id: string): FakeContainer | undefined {
     const container = this.#host.containers.get(id);
+    return container?.owner.installation === this.#installation ? container : undefined;
+  }
+
+  #existing(id: string): FakeContainer {
+    const container = this.#own(id);
     if (container === undefined) throw new RuntimeError("ComputeNotFound", `container ${id} does not exist`);
     return container;
   }

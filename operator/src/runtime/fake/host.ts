@@ -16,7 +16,7 @@ export interface FakeImage {
   readonly id: string;
   readonly files: FakeFiles;
   /** Container it is a commit of. */
-  readonly commitOf: string | undefined;
+  readonly commitOf: Pick<FakeContainer, "uid" | "owner"> | undefined;
 }
 
 export interface FakeContainer {
@@ -44,6 +44,7 @@ export type FakeOperation =
   | "stop"
   | "remove"
   | "list"
+  | "listCaptures"
   | "pruneImages";
 
 export interface FakeCall {
@@ -87,7 +88,7 @@ export class FakeHost {
 /** Every time the fake reports: it has no clock. */
 export const FAKE_TIME = "2026-01-01T00:00:00Z";
 
-export const newImage = (files: FakeFiles, commitOf?: string): FakeImage => ({
+export const newImage = (files: FakeFiles, commitOf?: FakeImage["commitOf"]): FakeImage => ({
   id: `sha256:${randomUUID().replaceAll("-", "").repeat(2)}`,
   files,
   commitOf,
