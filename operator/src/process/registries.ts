@@ -2,9 +2,12 @@
 import { readFile } from "node:fs/promises";
 import type { Config } from "../config.ts";
 import type { KubeClient } from "../kube/contract.ts";
+import { isNotFound } from "../kube/errors.ts";
 import { SECRETS, type Secret } from "../kube/resource-types.ts";
+import { systemClock } from "../reconciler/clock.ts";
 import { createRegistryClient } from "../registry/client.ts";
 import { DOCKER_CONFIG_KEY, type DockerConfig, findLogin, parseDockerConfig } from "../registry/docker-config.ts";
+import { createFreshClient, type RegistryCredentials } from "../registry/fresh-client.ts";
 import { createImageSources } from "../registry/image-sources.ts";
 import { type InstallationRegistry, installationRegistry } from "../registry/installation.ts";
 import { DEVELOPMENT_SOURCES, INSTALLATION_REGISTRY, PUBLIC_SOURCES } from "../registry/source-policy.ts";
@@ -21,44 +24,39 @@ export class CredentialsMissing extends Error {
   override readonly name = "CredentialsMissing";
 }
 
+/**
+ * Reads the credentials once, so that a wrong setting shows at the start, and again whenever they may have been rotated.
+ * Throws `CredentialsMissing`.
+ */
 export async function openRegistries(config: Config, kube: KubeClient, signal: AbortSignal): Promise<Registries> {
-  const host = new URL(config.registry.url).host;
-  const [login, ca, sourceLogins] = await Promise.all([
-    loginFor(host, config, { kube, signal }),
-    config.registry.caFile === undefined ? undefined : readFile(config.registry.caFile, "utf8"),
-    dockerConfig(config.sources.credentialsSecret, config.namespace, { kube, signal }),
-  ]);
-  const client = createRegistryClient(
-    {
-      url: config.registry.url,
-      ...(login === undefined ? {} : { login }),
-      ...(ca === undefined ? {} : { ca }),
-    },
-    { policy: INSTALLATION_REGISTRY },
-  );
-  const registry = installationRegistry({
-    client,
-    prefix: config.registry.prefix,
-    ...(config.registry.pullAs === undefined ? {} : { pullAs: config.registry.pullAs }),
+  const { url, caFile, prefix, pullAs } = config.registry;
+  const host = new URL(url).host;
+  const read = async (until: AbortSignal): Promise<RegistryCredentials> => {
+    const [login, ca] = await Promise.all([
+      loginFor(host, config, { kube, signal: until }),
+      caFile === undefined ? undefined : readFile(caFile, { encoding: "utf8", signal: until }),
+    ]);
+    return { login, ca };
+  };
+  const client = createFreshClient({
+    url,
+    first: await read(signal),
+    read,
+    open: (endpoint) => createRegistryClient(endpoint, { policy: INSTALLATION_REGISTRY }),
+    clock: systemClock,
   });
   const policy = config.sources.development === "Enabled" ? DEVELOPMENT_SOURCES : PUBLIC_SOURCES;
-  const sources = createImageSources({
-    target: client,
-    logins: sourceLogins,
-    policy: {
-      ...policy,
-      hosts: config.sources.allow ?? [],
-      own: {
-        registries: [host, ...(config.registry.pullAs === undefined ? [] : [config.registry.pullAs])],
-        prefix: config.registry.prefix,
-      },
-    },
-    ...(ca === undefined ? {} : { ownCa: ca }),
-    ...(login === undefined ? {} : { ownLogin: login }),
-  });
   return {
-    registry,
-    sources,
+    registry: installationRegistry({ client, prefix, ...(pullAs === undefined ? {} : { pullAs }) }),
+    sources: createImageSources({
+      target: client,
+      logins: (until) => dockerConfig(config.sources.credentialsSecret, config.namespace, { kube, signal: until }),
+      policy: {
+        ...policy,
+        hosts: config.sources.allow ?? [],
+        own: { registries: [host, ...(pullAs === undefined ? [] : [pullAs])], prefix },
+      },
+    }),
     close: () => client.close(),
   };
 }
@@ -77,8 +75,20 @@ async function dockerConfig(
   call: { kube: KubeClient; signal: AbortSignal },
 ): Promise<DockerConfig> {
   if (name === undefined) return parseDockerConfig('{"auths":{}}');
-  const secret = await call.kube.resource<Secret>(SECRETS).get({ namespace, name }, { signal: call.signal });
+  const secret = await readSecret({ namespace, name }, call);
   const value = secret.data?.[DOCKER_CONFIG_KEY];
   if (value === undefined) throw new CredentialsMissing(`Secret ${namespace}/${name} has no ${DOCKER_CONFIG_KEY}`);
   return parseDockerConfig(Buffer.from(value, "base64").toString("utf8"));
+}
+
+async function readSecret(
+  ref: { namespace: string; name: string },
+  { kube, signal }: { kube: KubeClient; signal: AbortSignal },
+): Promise<Secret> {
+  try {
+    return await kube.resource<Secret>(SECRETS).get(ref, { signal });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    throw new CredentialsMissing(`Secret ${ref.namespace}/${ref.name} does not exist`, { cause: error });
+  }
 }

@@ -43,9 +43,9 @@ export interface RegistryLogin {
 export interface RegistryEndpoint {
   /** `https://host[:port]` or, on loopback only, `http://…`. */
   readonly url: string;
-  readonly login?: RegistryLogin;
+  readonly login?: RegistryLogin | undefined;
   /** PEM of an own CA. */
-  readonly ca?: string;
+  readonly ca?: string | undefined;
 }
 
 /**

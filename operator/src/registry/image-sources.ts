@@ -1,21 +1,19 @@
 import type { Platform } from "../runtime/contract.ts";
 import { createRegistryClient, type RegistryClientOptions } from "./client.ts";
-import type { RegistryClient, RegistryLogin } from "./contract.ts";
+import type { RegistryClient, RegistryEndpoint } from "./contract.ts";
 import { copyImage, resolveImage } from "./copy.ts";
 import { type DockerConfig, findLogin } from "./docker-config.ts";
-import { RegistryError } from "./errors.ts";
+import { isRegistryError, RegistryError } from "./errors.ts";
 import { canonicalRegistry, type ImageReference, manifestReference, parseReference, registryUrl } from "./reference.ts";
 import { judgeReference, type SourcePolicy } from "./source-policy.ts";
-import type { ImageSources } from "./sources.ts";
+import { type ImageSources, TargetRegistryError } from "./sources.ts";
 
 export interface ImageSourcesOptions {
-  /** The installation's registry, which copies go to. */
+  /** The installation's registry, which copies go to. Its endpoint is also read when an image of its own is the source. */
   readonly target: RegistryClient;
-  readonly logins: DockerConfig;
+  /** Logins of source registries, as fresh as their Secret. */
+  readonly logins: (signal: AbortSignal) => Promise<DockerConfig>;
   readonly policy: SourcePolicy;
-  /** How the installation's registry is reached when an image outside its prefix is the source. */
-  readonly ownLogin?: RegistryLogin;
-  readonly ownCa?: string;
   readonly client?: Pick<RegistryClientOptions, "lookup" | "deadlineMs">;
 }
 
@@ -23,43 +21,50 @@ export interface ImageSourcesOptions {
 export function createImageSources(options: ImageSourcesOptions): ImageSources {
   const ownHost = canonicalRegistry(new URL(options.target.endpoint.url).host);
 
-  function open(reference: ImageReference): RegistryClient {
+  async function endpointOf(reference: ImageReference, signal: AbortSignal): Promise<RegistryEndpoint> {
+    const login = findLogin(await options.logins(signal), reference.registry, reference.repository);
+    return { url: registryUrl(reference.registry), ...(login === undefined ? {} : { login }) };
+  }
+
+  async function open(reference: ImageReference, signal: AbortSignal): Promise<Source> {
     const verdict = judgeReference(options.policy, reference);
     if (verdict.kind === "refused") {
       throw new RegistryError("SourceNotAllowed", `${reference.registry} is not allowed: ${verdict.because}`);
     }
     const isOwn = canonicalRegistry(reference.registry) === ownHost;
-    const login = isOwn ? options.ownLogin : findLogin(options.logins, reference.registry, reference.repository);
-    return createRegistryClient(
-      {
-        url: isOwn ? options.target.endpoint.url : registryUrl(reference.registry),
-        ...(login === undefined ? {} : { login }),
-        ...(isOwn && options.ownCa !== undefined ? { ca: options.ownCa } : {}),
-      },
-      { policy: options.policy, ...options.client },
-    );
+    const endpoint = isOwn ? options.target.endpoint : await endpointOf(reference, signal);
+    const client = createRegistryClient(endpoint, { policy: options.policy, ...options.client });
+    return { client, isOwn, repository: reference.repository, reference: manifestReference(reference) };
   }
 
-  async function withSource<R>(image: string, use: (source: Source) => Promise<R>): Promise<R> {
-    const reference = parseReference(image);
-    const client = open(reference);
+  async function withSource<R>(image: string, signal: AbortSignal, use: (source: Source) => Promise<R>): Promise<R> {
+    const source = await open(parseReference(image), signal);
     try {
-      return await use({ client, repository: reference.repository, reference: manifestReference(reference) });
+      return await use(source);
+    } catch (error) {
+      // Our own credentials are read from a Secret that can be rotated: that heals without another image.
+      if (source.isOwn && isRegistryError(error, "Unauthorized")) throw new TargetRegistryError(error);
+      throw error;
     } finally {
-      await client.close();
+      await source.client.close();
     }
   }
 
   return {
     copyInto: (image, { repository, platform }, signal) =>
-      withSource(image, async (source) => {
-        const target = { client: options.target, repository };
-        const copied = await copyImage({ source, target, platform, signal });
+      withSource(image, signal, async (source) => {
+        const ofSource = new WeakSet<object>();
+        const copied = await copyImage({
+          source: { ...source, client: remembering(source.client, ofSource) },
+          target: { client: blaming(options.target, ofSource), repository },
+          platform,
+          signal,
+        });
         return { sourceDigest: copied.manifestDigest, config: copied.config, layers: copied.manifest.layers };
       }),
 
     resolve: (image, platform: Platform, signal) =>
-      withSource(image, async (source) => (await resolveImage({ source, platform, signal })).manifestDigest),
+      withSource(image, signal, async (source) => (await resolveImage({ source, platform, signal })).manifestDigest),
 
     pin(image, digest) {
       const { registry, repository } = parseReference(image);
@@ -70,6 +75,59 @@ export function createImageSources(options: ImageSourcesOptions): ImageSources {
 
 interface Source {
   readonly client: RegistryClient;
+  /** The installation's own registry, outside its prefix. */
+  readonly isOwn: boolean;
   readonly repository: string;
   readonly reference: string;
+}
+
+/** Remembers what the source's streams throw: it comes out of the upload that reads them. */
+function remembering(client: RegistryClient, thrown: WeakSet<object>): RegistryClient {
+  return withMethods(client, {
+    async *streamBlob(...call) {
+      try {
+        yield* client.streamBlob(...call);
+      } catch (error) {
+        if (error instanceof RegistryError) thrown.add(error);
+        throw error;
+      }
+    },
+  });
+}
+
+/** What the target says is told apart from what the source said. */
+function blaming(client: RegistryClient, ofSource: WeakSet<object>): RegistryClient {
+  const blame = async <R>(call: Promise<R>): Promise<R> => {
+    try {
+      return await call;
+    } catch (error) {
+      if (error instanceof RegistryError && !ofSource.has(error)) throw new TargetRegistryError(error);
+      throw error;
+    }
+  };
+  return withMethods(client, {
+    verifyBlob: (...call) => blame(client.verifyBlob(...call)),
+    mountBlob: (...call) => blame(client.mountBlob(...call)),
+    uploadBlob: (...call) => blame(client.uploadBlob(...call)),
+    putBlob: (...call) => blame(client.putBlob(...call)),
+  });
+}
+
+/** The client with some methods replaced; a class instance cannot be spread. */
+function withMethods(client: RegistryClient, methods: Partial<RegistryClient>): RegistryClient {
+  return {
+    endpoint: client.endpoint,
+    getManifest: (...call) => client.getManifest(...call),
+    putManifest: (...call) => client.putManifest(...call),
+    deleteManifest: (...call) => client.deleteManifest(...call),
+    listTags: (...call) => client.listTags(...call),
+    getBlob: (...call) => client.getBlob(...call),
+    streamBlob: (...call) => client.streamBlob(...call),
+    verifyBlob: (...call) => client.verifyBlob(...call),
+    uploadBlob: (...call) => client.uploadBlob(...call),
+    putBlob: (...call) => client.putBlob(...call),
+    mountBlob: (...call) => client.mountBlob(...call),
+    close: () => client.close(),
+    ...methods,
+  };
 }

@@ -3,6 +3,7 @@ import type { RegistryClient, RegistryLogin } from "./contract.ts";
 
 export interface InstallationRegistry {
   readonly client: RegistryClient;
+  /** As fresh as the client's: read it for each use, never keep it. */
   readonly login: RegistryLogin | undefined;
   /** `host[:port]` as the operator names it. */
   readonly host: string;
@@ -24,11 +25,28 @@ export function installationRegistry(options: {
   const hostsName = options.pullAs ?? host;
   return {
     client: options.client,
-    login: options.client.endpoint.login,
+    get login() {
+      return options.client.endpoint.login;
+    },
     host,
     prefix: options.prefix,
     asWeNameIt: (repository) => `${host}/${repository}`,
     asHostsNameIt: (repository) => `${hostsName}/${repository}`,
+  };
+}
+
+/** The same registry by another client; a spread would keep the login of this moment. */
+export function withClient(registry: InstallationRegistry, client: RegistryClient): InstallationRegistry {
+  const { host, prefix, asWeNameIt, asHostsNameIt } = registry;
+  return {
+    client,
+    get login() {
+      return registry.login;
+    },
+    host,
+    prefix,
+    asWeNameIt,
+    asHostsNameIt,
   };
 }
 

@@ -1,6 +1,17 @@
 /** Where images come from: source registries under the source policy, with the installation's pull credentials. */
 import type { Platform } from "../runtime/contract.ts";
 import type { Descriptor, Digest } from "./contract.ts";
+import type { RegistryError } from "./errors.ts";
+
+/** The installation's own registry failed, not the source: what is wrong is no property of the image. */
+export class TargetRegistryError extends Error {
+  override readonly name = "TargetRegistryError";
+  readonly failure: RegistryError;
+  constructor(failure: RegistryError) {
+    super(failure.message, { cause: failure });
+    this.failure = failure;
+  }
+}
 
 /** A source image whose blobs are in the World's repository; its manifest is not: publishing is the caller's. */
 export interface CopiedSource {
@@ -13,7 +24,8 @@ export interface CopiedSource {
 export interface ImageSources {
   /**
    * Resolves the image to the platform's digest and copies config and layers into a repository of the installation's
-   * registry. Throws `RegistryError`: `SourceNotAllowed`, `NotFound`, `Unauthorized`, `Refused` (platform), `Unavailable`.
+   * registry. Throws `RegistryError` about the source (`SourceNotAllowed`, `NotFound`, `Unauthorized`, `PlatformNotOffered`,
+   * `UnsupportedImage`, `Unavailable`) and `TargetRegistryError` about the installation's registry.
    */
   copyInto(
     image: string,

@@ -2,9 +2,10 @@
  * The image config of a version: always the genesis image's, with the version's layers. Nothing of the session's
  * container (keep-alive command, environment, labels) can get in, because it is never read.
  */
-import { createHash } from "node:crypto";
 import { z } from "zod";
 import { PublicationError } from "./errors.ts";
+
+export { digestOf } from "../registry/digest.ts";
 
 const history = z.looseObject({ empty_layer: z.boolean().optional() });
 
@@ -92,9 +93,4 @@ export function withoutVolumes(bytes: Uint8Array): Uint8Array {
   if (!settings.success || Object.keys(settings.data.Volumes ?? {}).length === 0) return bytes;
   const { Volumes: _, ...kept } = settings.data;
   return new TextEncoder().encode(JSON.stringify({ ...image, config: kept }));
-}
-
-/** `sha256:…` of bytes. */
-export function digestOf(bytes: Uint8Array): `sha256:${string}` {
-  return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 }

@@ -15,8 +15,10 @@ export class MemoryRegistry {
   readonly blobs = new Map<string, Uint8Array>();
   /** Every write, in order: `blob <digest>`, `manifest <digest>`, `tag <name>`, `delete <digest>`. */
   readonly writes: string[] = [];
-  /** What calls about a reference or a digest throw until it is taken out again. */
+  /** What calls about a reference, a digest, `tags` (the listing) or `delete <digest>` throw until it is taken out again. */
   readonly failing = new Map<string, RegistryErrorCode>();
+  /** Every manifest read, by its reference. */
+  readonly reads: string[] = [];
   readonly client: RegistryClient;
 
   constructor() {
@@ -25,7 +27,7 @@ export class MemoryRegistry {
     };
     this.client = {
       endpoint: { url: "http://127.0.0.1:5055" },
-      listTags: unexpected,
+      listTags: async () => this.#list(),
       streamBlob: unexpected,
       uploadBlob: unexpected,
       mountBlob: unexpected,
@@ -46,6 +48,11 @@ export class MemoryRegistry {
     };
   }
 
+  #list(): string[] {
+    this.#failIfTold("tags");
+    return [...this.tags.keys()];
+  }
+
   #failIfTold(reference: string): void {
     const code = this.failing.get(reference);
     if (code) throw new RegistryError(code, `asking for ${reference}`);
@@ -62,6 +69,7 @@ export class MemoryRegistry {
 
   /** Takes every tag of the digest along, as registries do. */
   #delete(digest: Digest): void {
+    this.#failIfTold(`delete ${digest}`);
     this.manifests.delete(digest);
     for (const [tag, tagged] of this.tags) if (tagged === digest) this.tags.delete(tag);
     this.writes.push(`delete ${digest}`);
@@ -76,6 +84,7 @@ export class MemoryRegistry {
   }
 
   #read(reference: string): FetchedManifest {
+    this.reads.push(reference);
     this.#failIfTold(reference);
     const bytes = this.manifests.get(this.tags.get(reference) ?? reference);
     if (!bytes) throw new RegistryError("NotFound", `manifest ${reference}`);

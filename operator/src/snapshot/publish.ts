@@ -5,9 +5,9 @@
 import type { CausedBy } from "@agentworlds/crds";
 import type { Descriptor, Digest, ImageManifest, RegistryClient } from "../registry/contract.ts";
 import { MEDIA_TYPES } from "../registry/contract.ts";
+import { digestOf } from "../registry/digest.ts";
 import { isRegistryError } from "../registry/errors.ts";
 import { PublicationError } from "./errors.ts";
-import { digestOf } from "./image-config.ts";
 
 /** What a version says about itself; becomes the manifest's annotations (DESIGN §11). */
 export interface VersionFacts {
@@ -144,14 +144,137 @@ export async function isTagFree(
   return holder === undefined || holder === tag.digest;
 }
 
+/** A version as its tag names it. */
+export interface VersionPointer {
+  readonly version: number;
+  readonly digest: Digest;
+}
+
+/** What stands behind head now. */
+export interface HeadProof {
+  /** `There`: the manifest was read. `Missing`: the registry says it has none. `Corrupt`: other bytes than its digest says. */
+  readonly manifest: "There" | "Missing" | "Corrupt";
+  /** What `v<n>` names; undefined when there is no such tag. */
+  readonly tagged: Digest | undefined;
+}
+
+/** Reads head, by its tag when that is right. A failure to read throws; it is never "missing". */
+export async function proveHead(
+  client: RegistryClient,
+  repository: string,
+  head: VersionPointer,
+  signal: AbortSignal,
+): Promise<HeadProof> {
+  const tagged = await digestOfTag(client, repository, versionTag(head.version), signal);
+  if (tagged === head.digest) return { manifest: "There", tagged };
+  try {
+    await client.getManifest(repository, head.digest, signal);
+    return { manifest: "There", tagged };
+  } catch (error) {
+    if (isRegistryError(error, "NotFound")) return { manifest: "Missing", tagged };
+    if (isRegistryError(error, "DigestMismatch")) return { manifest: "Corrupt", tagged };
+    throw error;
+  }
+}
+
+/** A World's versions, all of which must stay tagged: an untagged manifest can be lost to a registry's garbage collection. */
+export interface TaggedLineage {
+  readonly versions: readonly VersionPointer[];
+  readonly head: VersionPointer;
+  /** As found by `proveHead` in this pass. */
+  readonly proof: HeadProof;
+  /** Head's digest read afresh; asked right before `latest` moves. */
+  readonly readHead: () => Promise<string | undefined>;
+}
+
+export interface TagFindings {
+  /** Versions whose tag names another digest. It is never overwritten. */
+  readonly taken: readonly (VersionPointer & { readonly holder: Digest })[];
+  /** Versions that have no tag and whose manifest cannot be read. */
+  readonly lost: readonly VersionPointer[];
+}
+
 /**
- * Observes the tags of the head and repairs them: `v<n>` is only ever created, `latest` follows head.
+ * Observes the tags of a lineage and repairs them: `v<n>` is only ever created, `latest` follows head. One listing tells
+ * which tags exist; only those that are missing are looked at one by one. A listing failure throws; it is never "empty".
+ */
+export async function repairLineageTags(
+  client: RegistryClient,
+  repository: string,
+  lineage: TaggedLineage,
+  signal: AbortSignal,
+): Promise<TagFindings> {
+  const { head, proof } = lineage;
+  const listed = new Set(await client.listTags(repository, signal));
+  const taken: (VersionPointer & { holder: Digest })[] = [];
+  const lost: VersionPointer[] = [];
+  for (const version of lineage.versions) {
+    const isHead = version.digest === head.digest && version.version === head.version;
+    if (isHead ? proof.tagged === head.digest : listed.has(versionTag(version.version))) continue;
+    const outcome = await createTag(client, repository, version, signal);
+    if (outcome.kind === "taken") taken.push({ ...version, holder: outcome.holder });
+    if (outcome.kind === "lost") lost.push(version);
+  }
+  const isHeadTagged = ![...taken, ...lost].some((version) => version.version === head.version);
+  if (isHeadTagged) {
+    await moveLatest(
+      client,
+      repository,
+      { ...head, isHead: async () => (await lineage.readHead()) === head.digest },
+      signal,
+    );
+  }
+  return { taken, lost };
+}
+
+type TagOutcome = { kind: "tagged" } | { kind: "taken"; holder: Digest } | { kind: "lost" };
+
+async function createTag(
+  client: RegistryClient,
+  repository: string,
+  version: VersionPointer,
+  signal: AbortSignal,
+): Promise<TagOutcome> {
+  const tag = versionTag(version.version);
+  const holder = await digestOfTag(client, repository, tag, signal);
+  if (holder === version.digest) return { kind: "tagged" };
+  if (holder !== undefined) return { kind: "taken", holder };
+  try {
+    const { bytes, mediaType } = await client.getManifest(repository, version.digest, signal);
+    await client.putManifest(repository, tag, { mediaType, bytes }, signal);
+    return { kind: "tagged" };
+  } catch (error) {
+    if (isRegistryError(error, "NotFound") || isRegistryError(error, "DigestMismatch")) return { kind: "lost" };
+    throw error;
+  }
+}
+
+/** A head whose tags are looked at. */
+interface TaggedHead extends VersionPointer {
+  /** Asked right before `latest` moves: a stale caller must not move it back. Default: it is head. */
+  readonly isHead?: () => Promise<boolean>;
+}
+
+async function moveLatest(
+  client: RegistryClient,
+  repository: string,
+  head: TaggedHead,
+  signal: AbortSignal,
+): Promise<void> {
+  if ((await digestOfTag(client, repository, "latest", signal)) === head.digest) return;
+  const { bytes, mediaType } = await client.getManifest(repository, head.digest, signal);
+  if (head.isHead && !(await head.isHead())) return;
+  await client.putManifest(repository, "latest", { mediaType, bytes }, signal);
+}
+
+/**
+ * Tags a version that has just become head: `v<n>` is only ever created, `latest` follows.
  * Throws `TagTaken` when `v<n>` names another digest.
  */
 export async function repairTags(
   client: RegistryClient,
   repository: string,
-  head: { readonly version: number; readonly digest: Digest },
+  head: TaggedHead,
   signal: AbortSignal,
 ): Promise<void> {
   const tag = versionTag(head.version);
@@ -168,7 +291,8 @@ export async function repairTags(
   if (tagged === head.digest && latest === head.digest) return;
   const { bytes, mediaType } = await client.getManifest(repository, head.digest, signal);
   if (tagged === undefined) await client.putManifest(repository, tag, { mediaType, bytes }, signal);
-  if (latest !== head.digest) await client.putManifest(repository, "latest", { mediaType, bytes }, signal);
+  if (latest === head.digest || (head.isHead && !(await head.isHead()))) return;
+  await client.putManifest(repository, "latest", { mediaType, bytes }, signal);
 }
 
 async function digestOfTag(

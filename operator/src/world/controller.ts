@@ -1,21 +1,27 @@
 /** The World controller: one documented scope, ordered phases, one deferred status write. */
-import { isConflict } from "../kube/errors.ts";
+import type { Condition } from "@agentworlds/crds";
+import { isConflict, isNotFound } from "../kube/errors.ts";
+import { findCondition } from "../reconciler/conditions.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import type { PassOutcome, Phase } from "../reconciler/phases.ts";
 import { runPhases } from "../reconciler/phases.ts";
 import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
+import { keepFinalizer } from "./ending.ts";
 import { becomeGenesis, recordRepository } from "./genesis.ts";
+import { endLostHold, forgetOrphans, isOrphan } from "./lost-hold.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
 import { deriveWorldConditions, explain } from "./status.ts";
-import { statusOf } from "./status-writer.ts";
-import { keepFinalizer, repairHeadTags, retain } from "./upkeep.ts";
+import { statusOf, WorldGone } from "./status-writer.ts";
+import { repairTags, retain } from "./upkeep.ts";
 
 /** The life of a World, in order. */
 const phases: readonly Phase<WorldScope>[] = [
+  endLostHold, // a holder whose Sandbox was removed by force, on proof only
   keepFinalizer, // held, pending or deletionPolicy Delete; ends a World that is being deleted
+  forgetOrphans, // rescues that no Runtime keeps any more
   recordRepository, // where its versions will live
   becomeGenesis, // the source image, copied and published as version 0
-  repairHeadTags, // v<n> exists, latest follows head
+  repairTags, // head can be read, each v<n> exists, latest follows head
   retain, // versions beyond the limit go
 ];
 
@@ -24,7 +30,8 @@ export function reconcileWorlds(dependencies: WorldDependencies): Reconcile {
     const world = dependencies.worlds.get(key);
     if (!world) return {};
     const { name, namespace, uid } = world.metadata;
-    const scope: WorldScope = { dependencies, context, world, ref: { name, namespace: namespace ?? "", uid } };
+    const ref = { name, namespace: namespace ?? "", uid };
+    const scope: WorldScope = { dependencies, context, world, ref, problems: [] };
     return runPhases({ phases, scope, context, finish: summarise });
   };
 }
@@ -32,23 +39,67 @@ export function reconcileWorlds(dependencies: WorldDependencies): Reconcile {
 async function summarise(scope: WorldScope, outcome: PassOutcome): Promise<ReconcileResult> {
   const failure = outcome.kind === "failed" ? outcome.error : undefined;
   const { world, context } = scope;
-  // A stale object or a lost lease is no finding about the World.
-  if (world.metadata.deletionTimestamp || isConflict(failure) || context.signal.aborted) return {};
+  // A stale object, a World that is gone or a lost lease is no finding about the World.
+  if (scope.ended || isConflict(failure) || failure instanceof WorldGone || context.signal.aborted) return {};
+  const { head, lostHold, problems } = scope;
   const before = statusOf(world);
-  const after = {
-    ...before,
-    observedGeneration: world.metadata.generation ?? 0,
-    conditions: deriveWorldConditions(world, { failure, headProblem: scope.headProblem, now: context.clock.now() }),
-  };
+  const conditions = deriveWorldConditions(world, { failure, head, lostHold, problems, now: context.clock.now() });
+  const after = { ...before, observedGeneration: world.metadata.generation ?? 0, conditions };
   const patch = mergePatchBetween(before, after);
-  if (!patch) return scope.headProblem === undefined ? {} : { requeueAfterMs: 60_000 };
-  scope.world = await scope.dependencies.writer.summarise(world, patch, context.signal);
+  if (patch && (await write(scope, patch))) {
+    announceFailure(scope, failure);
+    announceChanges(scope, { before: before.conditions, after: conditions });
+  }
+  return lookAgain(scope);
+}
+
+/** False: the World went away in between, with its last finalizer. */
+async function write(
+  scope: WorldScope,
+  patch: Parameters<WorldDependencies["writer"]["summarise"]>[1],
+): Promise<boolean> {
+  try {
+    scope.world = await scope.dependencies.writer.summarise(scope.world, patch, scope.context.signal);
+    return true;
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    return false;
+  }
+}
+
+function announceFailure(scope: WorldScope, failure: unknown): void {
   const explained = explain(failure);
-  if (explained) {
+  if (!explained) return;
+  scope.dependencies.announce(
+    { kind: "World", object: scope.world },
+    { type: "Warning", reason: explained.reason, action: "Reconcile", message: explained.message },
+  );
+}
+
+/** Head that came to be, or ceased to be, proven; problems that were not there before. */
+function announceChanges(
+  scope: WorldScope,
+  { before, after }: { before: readonly Condition[] | undefined; after: readonly Condition[] },
+): void {
+  for (const { type, status, reason, message } of after) {
+    const known = findCondition(before, type);
+    const isNew = known?.status !== status || known.reason !== reason;
+    const isTold = type === "HeadAvailable" ? known !== undefined || status !== "True" : isProblem(scope, type);
+    if (!isNew || !isTold) continue;
+    const isGood = type === "HeadAvailable" && status === "True";
     scope.dependencies.announce(
       { kind: "World", object: scope.world },
-      { type: "Warning", reason: explained.reason, action: "Reconcile", message: explained.message },
+      { type: isGood ? "Normal" : "Warning", reason, action: "Look", message },
     );
   }
-  return scope.headProblem === undefined ? {} : { requeueAfterMs: 60_000 };
+}
+
+const isProblem = ({ problems }: WorldScope, type: string): boolean =>
+  type === "HolderLost" || problems.some((problem) => problem.type === type);
+
+/** What is not as it should be is looked at again; a settled World rests. */
+function lookAgain({ head, lostHold, problems, world }: WorldScope): ReconcileResult {
+  if (lostHold) return { requeueAfterMs: 30_000 };
+  if ((head && head.status !== "True") || problems.length > 0) return { requeueAfterMs: 60_000 };
+  return statusOf(world).rescues?.some(isOrphan) ? { requeueAfterMs: 600_000 } : {};
 }

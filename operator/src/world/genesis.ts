@@ -11,7 +11,7 @@ import { withoutVolumes } from "../snapshot/image-config.ts";
 import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publish.ts";
 import { creatorOf } from "./creator.ts";
 import type { WorldScope } from "./scope.ts";
-import { explainSourceErrors } from "./source-errors.ts";
+import { explainOwnRegistryErrors, explainSourceErrors } from "./source-errors.ts";
 import { statusOf } from "./status-writer.ts";
 
 /** Every World has one genesis, so its operation id derives from the World. */
@@ -81,8 +81,12 @@ async function publishGenesis(
       },
       { config: genesis.config, layers: genesis.layers },
     );
-    const digest = await putVersion(registry.client, genesis.repository, { manifest, config: genesis.config }, signal);
-    await readBackVersion(registry.client, genesis.repository, digest, signal);
+    const digest = await explainOwnRegistryErrors("publishing version 0", async () => {
+      const content = { manifest, config: genesis.config };
+      const put = await putVersion(registry.client, genesis.repository, content, signal);
+      await readBackVersion(registry.client, genesis.repository, put, signal);
+      return put;
+    });
     const totalBytes = genesis.layers.reduce((sum, layer) => sum + layer.size, 0);
     await writer.commit(
       scope.ref,

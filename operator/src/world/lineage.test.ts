@@ -162,14 +162,25 @@ for (const [name, reservation] of lost) {
   });
 }
 
-test("the list of versions stays within what the API server accepts, and the newest are what stays", () => {
-  const versions = Array.from({ length: MOST_VERSIONS }, (_, index) => versionOf(index));
+const full = Array.from({ length: MOST_VERSIONS }, (_, index) => versionOf(index));
+
+test("a full list refuses the reservation by name: no version is dropped without a word to make room", () => {
+  const last = versionOf(MOST_VERSIONS - 1);
+  const status: WorldStatus = { ...held, versions: full, head: headOf(last), nextVersion: MOST_VERSIONS };
+  const verdict = judgeReservation(status, { ...request, base: last.digest });
+  assert.ok(verdict.kind === "refused");
+  assert.equal(verdict.reason, "TooManyVersions");
+  assert.match(verdict.message, /128 versions.*set spec\.retention\.keepVersions/);
+  const room = judgeReservation({ ...status, versions: full.slice(1) }, { ...request, base: last.digest });
+  assert.equal(room.kind, "reserve");
+});
+
+test("a full list takes no commit either", () => {
   const next = versionOf(MOST_VERSIONS, { operation: "publish-1" });
-  const status: WorldStatus = { ...held, versions, pending: { ...pending, version: MOST_VERSIONS } };
+  const status: WorldStatus = { ...held, versions: full, pending: { ...pending, version: MOST_VERSIONS } };
   const verdict = judgeCommit(status, "publish-1", next, "image");
-  assert.ok(verdict.kind === "commit");
-  assert.equal(verdict.patch.versions?.length, MOST_VERSIONS);
-  assert.deepEqual(verdict.patch.versions?.at(-1), next);
+  assert.ok(verdict.kind === "refused");
+  assert.equal(verdict.reason, "TooManyVersions");
 });
 
 const claim = { sandbox: "one", uid: "sandbox-uid", causedBy: { user: "ada" }, at: at(1) };

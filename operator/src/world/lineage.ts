@@ -24,7 +24,7 @@ export type ReservationVerdict =
   | { readonly kind: "committed"; readonly version: WorldVersion }
   | {
       readonly kind: "refused";
-      readonly reason: "AnotherPublicationPending" | "NotTheHolder" | "BaseBehindHead";
+      readonly reason: "AnotherPublicationPending" | "NotTheHolder" | "BaseBehindHead" | "TooManyVersions";
       readonly message: string;
     };
 
@@ -57,6 +57,13 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
       message: `the session is based on ${request.base ?? "nothing"}, head is ${status.head?.digest ?? "nothing"}`,
     };
   }
+  if ((status.versions ?? []).length >= MOST_VERSIONS) {
+    return {
+      kind: "refused",
+      reason: "TooManyVersions",
+      message: `the World lists ${MOST_VERSIONS} versions, and none may be dropped to make room; set spec.retention.keepVersions to at least 1, or unpin versions`,
+    };
+  }
   const version = status.nextVersion ?? 0;
   return {
     kind: "reserve",
@@ -74,9 +81,9 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
 export type CommitVerdict =
   | { readonly kind: "commit"; readonly patch: Pick<WorldStatus, "head" | "versions"> & { readonly pending: null } }
   | { readonly kind: "committed" }
-  | { readonly kind: "refused"; readonly reason: "ReservationLost"; readonly message: string };
+  | { readonly kind: "refused"; readonly reason: "ReservationLost" | "TooManyVersions"; readonly message: string };
 
-/** The most entries `status.versions` may hold. Retention keeps it below; this is the wall behind retention. */
+/** The most entries `status.versions` may hold. Retention keeps it below; at the wall a reservation is refused by name. */
 export const MOST_VERSIONS = 128;
 
 /** One write appends the version, moves head and clears the reservation. */
@@ -95,11 +102,14 @@ export function judgeCommit(
       message: `operation ${operation} holds no reservation for version ${version.version}`,
     };
   }
+  if (versions.length >= MOST_VERSIONS) {
+    return { kind: "refused", reason: "TooManyVersions", message: `the World lists ${MOST_VERSIONS} versions already` };
+  }
   return {
     kind: "commit",
     patch: {
       head: { version: version.version, digest: version.digest, image },
-      versions: [...versions, version].slice(-MOST_VERSIONS),
+      versions: [...versions, version],
       pending: null,
     },
   };

@@ -1,5 +1,5 @@
 /** Which versions leave after a publication (DESIGN §4.11). A pure decision; the World controller carries it out. */
-import type { WorldVersion } from "@agentworlds/crds";
+import type { WorldStatus, WorldVersion } from "@agentworlds/crds";
 
 export interface RetentionInput {
   /** In lineage order, newest last. */
@@ -44,4 +44,25 @@ export function judgeRetention(input: RetentionInput): RetentionVerdict {
     else remove.push(version);
   }
   return { keep: versions.filter((version) => !remove.includes(version)), remove, skipped };
+}
+
+export type PrunedVersion = NonNullable<WorldStatus["prunedVersions"]>[number];
+
+/** The most entries `status.prunedVersions` may hold. */
+export const MOST_PRUNED = 64;
+
+/** How many versions may leave now: an entry whose manifest is still to be deleted is never pushed off the list. */
+export const roomForPruned = (pruned: readonly PrunedVersion[]): number =>
+  MOST_PRUNED - pruned.filter((entry) => entry.deletedAt === undefined).length;
+
+/** The list with the versions that leave; the oldest entries whose deletion is confirmed make room. */
+export function withPruned(
+  pruned: readonly PrunedVersion[],
+  leaving: readonly WorldVersion[],
+  prunedAt: string,
+): PrunedVersion[] {
+  const added = leaving.map(({ version, digest }) => ({ version, digest, prunedAt, reason: "BeyondKeepVersions" }));
+  let surplus = pruned.length + added.length - MOST_PRUNED;
+  const kept = pruned.filter((entry) => entry.deletedAt === undefined || surplus-- <= 0);
+  return [...kept, ...added];
 }

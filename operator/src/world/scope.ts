@@ -31,12 +31,28 @@ export interface WorldDependencies {
   readonly writer: WorldStatusWriter;
   readonly worlds: ObjectReader<World>;
   readonly sandboxes: ObjectReader<Sandbox>;
+  /** For reads that must be fresh: before a hold is ended, before a manifest is deleted. */
+  readonly sandboxClient: ResourceClient<Sandbox>;
   readonly runtimes: ObjectReader<Runtime>;
   readonly namespaces: ResourceClient<NamespaceObject>;
   readonly registry: InstallationRegistry;
   readonly sources: ImageSources;
+  readonly computeOf: ComputeOf;
   readonly announce: Announce;
   readonly log: Log;
+  readonly limits: WorldLimits;
+}
+
+/**
+ * Whether any host has a container of a Sandbox. `none` only when every host of every Runtime was asked and has none;
+ * `unknown` when one could not be asked and none of the others has any.
+ */
+export type ComputeOf = (sandboxUid: string, signal: AbortSignal) => Promise<"none" | "some" | "unknown">;
+
+/** Bounds of the installation, in milliseconds. */
+export interface WorldLimits {
+  /** A deletion goes on after this although the registry does not delete the versions. Default 10 min. */
+  readonly deletionDeadlineMs: number;
 }
 
 export interface NamespaceObject {
@@ -55,8 +71,29 @@ export interface WorldScope {
   readonly ref: WorldRef;
   /** The object as last read or written in this pass. Replaced, never mutated. */
   world: World;
-  /** Set by `retain`: what stays beyond the limit, for the log. */
-  retained?: readonly { readonly version: number; readonly reason: string }[];
-  /** Set by `repair`: why the head could not be proven to be in the registry. */
-  headProblem?: string;
+  /** Set by `endLostHold`: the holder's Sandbox is gone, and why the hold stands all the same. */
+  lostHold?: Finding;
+  /** Set by `repairTags`: what was found of head's manifest. */
+  head?: HeadFinding;
+  /** Set by `repairTags` and `retain`: what a person should know and the next pass looks at again. */
+  problems: readonly WorldProblem[];
+  /** Set by `keepFinalizer`: this controller has nothing more to do with the World that is being deleted. */
+  ended?: true;
+}
+
+/** Reason and message as a condition shows them. */
+export interface Finding {
+  /** PascalCase constant. */
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** `False`: the registry says that head cannot be booted. `Unknown`: the registry cannot be asked. */
+export interface HeadFinding extends Finding {
+  readonly status: "True" | "False" | "Unknown";
+}
+
+/** A condition that is present only while it is true. */
+export interface WorldProblem extends Finding {
+  readonly type: "TagTaken" | "VersionsMissing" | "TagsNotRepaired" | "PrunedNotDeleted";
 }

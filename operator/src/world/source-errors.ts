@@ -1,14 +1,22 @@
-/** What a failed read of a source image means to a World or a throwaway session. */
+/** What a failed registry call means to a World or a throwaway session, and whose registry it was. */
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { RegistryError, type RegistryErrorCode } from "../registry/errors.ts";
+import { TargetRegistryError } from "../registry/sources.ts";
 
-/** A source that does not exist stalls the object; a registry that does not answer is tried again. */
+/** The registry has to answer first; nothing about the object or the settings is wrong. */
+const HEALS: readonly RegistryErrorCode[] = ["Unavailable", "DigestMismatch", "UploadNotAdvancing"];
+
+/**
+ * A source that does not exist stalls the object; a registry that does not answer is tried again, and so is everything that
+ * the installation's own registry has against the copy: its settings are no property of the object.
+ */
 export async function explainSourceErrors<R>(image: string, call: () => Promise<R>): Promise<R> {
   try {
     return await call();
   } catch (error) {
+    if (error instanceof TargetRegistryError) throw ownRegistryWaits(`copying ${image}`, error.failure);
     if (!(error instanceof RegistryError)) throw error;
-    if (error.code === "Unavailable" || error.code === "DigestMismatch" || error.code === "UploadNotAdvancing") {
+    if (HEALS.includes(error.code)) {
       throw new Waiting("RegistryUnavailable", {
         message: `copying ${image}: ${error.message}`,
         remediation: "nothing is lost; the copy is tried again until the registry answers",
@@ -22,6 +30,28 @@ export async function explainSourceErrors<R>(image: string, call: () => Promise<
       cause: error,
     });
   }
+}
+
+/** The same for calls that only the installation's own registry answers. */
+export async function explainOwnRegistryErrors<R>(doing: string, call: () => Promise<R>): Promise<R> {
+  try {
+    return await call();
+  } catch (error) {
+    if (!(error instanceof RegistryError)) throw error;
+    throw ownRegistryWaits(doing, error);
+  }
+}
+
+function ownRegistryWaits(doing: string, error: RegistryError): Waiting {
+  const heals = HEALS.includes(error.code);
+  return new Waiting(heals ? "RegistryUnavailable" : "RegistryRefused", {
+    message: `${doing}: the installation's registry: ${error.message}`,
+    remediation: heals
+      ? "nothing is lost; it is tried again until the registry answers"
+      : "nothing is lost; correct the credentials, rights or limits of the installation's registry, it is tried again",
+    afterMs: error.retryAfterMs ?? (heals ? 10_000 : 30_000),
+    cause: error,
+  });
 }
 
 const REASONS: Readonly<Partial<Record<RegistryErrorCode, string>>> = {

@@ -4,6 +4,7 @@ import type { World } from "@agentworlds/crds";
 import { isoSeconds } from "../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { T0, versionOf, worldOf } from "../runtime/test-objects.ts";
+import type { HeadFinding } from "./scope.ts";
 import { deriveWorldConditions, explain } from "./status.ts";
 
 const head = { version: 3, digest: versionOf(3).digest, image: "registry/lab@x" };
@@ -11,8 +12,9 @@ const genesis = { image: "busybox:1", digest: versionOf(0).digest, platform: "li
 const fresh = worldOf({ metadata: { generation: 4 } });
 const settled = worldOf({ metadata: { generation: 4 }, status: { head, genesis } });
 
-const derive = (world: World, failure?: unknown, headProblem?: string) =>
-  deriveWorldConditions(world, { failure, headProblem, now: T0 });
+const there: HeadFinding = { status: "True", reason: "HeadAvailable", message: "version 3 is in the registry" };
+const derive = (world: World, failure?: unknown, head: HeadFinding | undefined = there) =>
+  deriveWorldConditions(world, { failure, head, now: T0 });
 const waiting = new Waiting("RegistryUnavailable", { message: "no answer", remediation: "wait", afterMs: 1 });
 const terminal = new Terminal("ImageNotFound", { message: "busybox:9: 404", remediation: "name another" });
 
@@ -27,7 +29,7 @@ const cases: [name: string, world: World, failure: unknown, want: string[]][] = 
     "a World with a head is Ready and nothing else is said",
     settled,
     undefined,
-    ["Ready=True Available", "GenesisReady=True GenesisCopied"],
+    ["Ready=True Available", "HeadAvailable=True HeadAvailable", "GenesisReady=True GenesisCopied"],
   ],
   [
     "a silent registry at genesis is waited for, by name",
@@ -49,13 +51,23 @@ const cases: [name: string, world: World, failure: unknown, want: string[]][] = 
     "trouble later does not take a bootable World away",
     settled,
     waiting,
-    ["Ready=True Available", "GenesisReady=True GenesisCopied", "Reconciling=True RegistryUnavailable"],
+    [
+      "Ready=True Available",
+      "HeadAvailable=True HeadAvailable",
+      "GenesisReady=True GenesisCopied",
+      "Reconciling=True RegistryUnavailable",
+    ],
   ],
   [
     "a stall later neither",
     settled,
     terminal,
-    ["Ready=True Available", "GenesisReady=True GenesisCopied", "Stalled=True ImageNotFound"],
+    [
+      "Ready=True Available",
+      "HeadAvailable=True HeadAvailable",
+      "GenesisReady=True GenesisCopied",
+      "Stalled=True ImageNotFound",
+    ],
   ],
   [
     "an unexpected error is retried and says so",
@@ -77,19 +89,63 @@ test("each condition names the generation it was derived from", () => {
   for (const condition of derive(fresh)) assert.equal(condition.observedGeneration, 4);
 });
 
-test("the genesis and its platform, head and its trouble are told", () => {
-  const messages = derive(settled, undefined, "v3 names another digest").map(({ message }) => message);
-  assert.deepEqual(messages, ["v3 names another digest", "busybox:1 for linux/amd64"]);
-  assert.equal(derive(settled)[0]?.message, "version 3 is head");
+test("head, the genesis and its platform are told", () => {
+  assert.deepEqual(
+    derive(settled).map(({ message }) => message),
+    ["version 3 is head", "version 3 is in the registry", "busybox:1 for linux/amd64"],
+  );
+});
+
+const told = (conditions: ReturnType<typeof derive>) =>
+  conditions.slice(0, 2).map(({ type, status, reason }) => `${type}=${status} ${reason}`);
+
+const heads: [name: string, head: HeadFinding, want: string[]][] = [
+  [
+    "a head that the registry does not have cannot be booted: the World is not Ready",
+    { status: "False", reason: "HeadNotFound", message: "gone" },
+    ["Ready=False HeadNotFound", "HeadAvailable=False HeadNotFound"],
+  ],
+  [
+    "a registry that is only unreachable takes nothing away",
+    { status: "Unknown", reason: "RegistryUnavailable", message: "503" },
+    ["Ready=True Available", "HeadAvailable=Unknown RegistryUnavailable"],
+  ],
+  [
+    "a head that reads back as other bytes is told",
+    { status: "False", reason: "HeadMismatch", message: "other bytes" },
+    ["Ready=True Available", "HeadAvailable=False HeadMismatch"],
+  ],
+];
+for (const [name, head, want] of heads)
+  test(name, () => assert.deepEqual(told(derive(settled, undefined, head)), want));
+
+test("a pass that did not come to look repeats what was found last, and says so when nothing was", () => {
+  const missing = derive(settled, undefined, { status: "False", reason: "HeadNotFound", message: "gone" });
+  const known = worldOf({ status: { head, genesis, conditions: missing } });
+  const unseen = (world: World) => told(deriveWorldConditions(world, { failure: waiting, now: T0 }));
+  assert.deepEqual(unseen(known), ["Ready=False HeadNotFound", "HeadAvailable=False HeadNotFound"]);
+  assert.deepEqual(unseen(settled), ["Ready=True Available", "HeadAvailable=Unknown NotLookedAt"]);
+});
+
+test("problems and a lost hold are present while they are true", () => {
+  const found = deriveWorldConditions(settled, {
+    head: there,
+    lostHold: { reason: "HostsNotAsked", message: "m" },
+    problems: [{ type: "TagTaken", reason: "TagTaken", message: "m" }],
+    now: T0,
+  });
+  assert.deepEqual(
+    found.slice(3).map(({ type, status, reason }) => `${type}=${status} ${reason}`),
+    ["HolderLost=True HostsNotAsked", "TagTaken=True TagTaken"],
+  );
+  assert.equal(derive(worldOf({ status: { head, genesis, conditions: found } })).length, 3);
 });
 
 test("a pass that finds the same writes the same: times move only with the status", () => {
   const before = worldOf({ status: { head, genesis, conditions: derive(settled) } });
   assert.deepEqual(
-    deriveWorldConditions(before, { failure: undefined, headProblem: undefined, now: T0 + 60_000 }).map(
-      (c) => c.lastTransitionTime,
-    ),
-    [isoSeconds(T0), isoSeconds(T0)],
+    deriveWorldConditions(before, { head: there, now: T0 + 60_000 }).map((c) => c.lastTransitionTime),
+    [isoSeconds(T0), isoSeconds(T0), isoSeconds(T0)],
   );
 });
 
@@ -97,7 +153,7 @@ test("what was true only while it was true disappears", () => {
   const reconciling = worldOf({ status: { head, genesis, conditions: derive(settled, waiting) } });
   assert.deepEqual(
     derive(reconciling).map(({ type }) => type),
-    ["Ready", "GenesisReady"],
+    ["Ready", "HeadAvailable", "GenesisReady"],
   );
 });
 

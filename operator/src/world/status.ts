@@ -1,61 +1,88 @@
 /** The World's conditions, derived once per pass from what the pass found. */
-import type { Condition, World } from "@agentworlds/crds";
-import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
+import type { Condition, World, WorldStatus } from "@agentworlds/crds";
+import { type DerivedCondition, findCondition, mergeConditions } from "../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
+import type { Finding, HeadFinding, WorldProblem } from "./scope.ts";
 import { statusOf } from "./status-writer.ts";
 
 export interface WorldFindings {
   /** What the pass threw, if it threw. */
-  readonly failure: unknown;
-  /** Why head's tags could not be looked at or repaired. */
-  readonly headProblem: string | undefined;
+  readonly failure?: unknown;
+  /** What was found of head's manifest; undefined: this pass did not come to look. */
+  readonly head?: HeadFinding | undefined;
+  /** Why the hold of a Sandbox that is gone stands. */
+  readonly lostHold?: Finding | undefined;
+  readonly problems?: readonly WorldProblem[];
   readonly now: number;
 }
 
 export function deriveWorldConditions(world: World, findings: WorldFindings): Condition[] {
   const status = statusOf(world);
-  const observedGeneration = world.metadata.generation ?? 0;
   const failure = explain(findings.failure);
-  const derived: DerivedCondition[] = [];
-  if (status.head) {
-    derived.push({
-      type: "Ready",
-      status: "True",
-      reason: "Available",
-      message: findings.headProblem ?? `version ${status.head.version} is head`,
-      observedGeneration,
-    });
-    derived.push({
+  const derived = [
+    ...(status.head ? bootable(status, status.head, findings) : copying(world, failure)),
+    ...progress(world, failure),
+    ...(findings.lostHold ? [presentWhileTrue("HolderLost", findings.lostHold)] : []),
+    ...(findings.problems ?? []).map((problem) => presentWhileTrue(problem.type, problem)),
+  ];
+  const observedGeneration = world.metadata.generation ?? 0;
+  return mergeConditions(
+    status.conditions,
+    derived.map((condition) => ({ ...condition, observedGeneration })),
+    findings.now,
+  );
+}
+
+type Derived = Omit<DerivedCondition, "observedGeneration">;
+
+const presentWhileTrue = (type: string, { reason, message }: Finding): Derived => ({
+  type,
+  status: "True",
+  reason,
+  message,
+});
+
+/** A registry that cannot be asked takes nothing away; one that says that head is not there does. */
+function bootable(status: WorldStatus, head: NonNullable<WorldStatus["head"]>, findings: WorldFindings): Derived[] {
+  const available = findings.head ?? lastKnown(status) ?? NOT_LOOKED_AT;
+  const isGone = available.status === "False" && available.reason === "HeadNotFound";
+  const { genesis } = status;
+  return [
+    isGone
+      ? { type: "Ready", status: "False", reason: available.reason, message: available.message }
+      : { type: "Ready", status: "True", reason: "Available", message: `version ${head.version} is head` },
+    { type: "HeadAvailable", status: available.status, reason: available.reason, message: available.message },
+    {
       type: "GenesisReady",
       status: "True",
       reason: "GenesisCopied",
-      message: status.genesis ? `${status.genesis.image} for ${status.genesis.platform}` : "adopted",
-      observedGeneration,
-    });
-  } else {
-    const reason = failure?.reason ?? "CopyingGenesis";
-    const message = failure?.message ?? `copying ${world.spec.from.image}`;
-    derived.push({ type: "Ready", status: "False", reason, message, observedGeneration });
-    derived.push({ type: "GenesisReady", status: "False", reason, message, observedGeneration });
-  }
-  if (failure?.stalled) {
-    derived.push({
-      type: "Stalled",
-      status: "True",
-      reason: failure.reason,
-      message: failure.message,
-      observedGeneration,
-    });
-  } else if (failure || !status.head) {
-    derived.push({
-      type: "Reconciling",
-      status: "True",
-      reason: failure?.reason ?? "CopyingGenesis",
-      message: failure?.message ?? `copying ${world.spec.from.image}`,
-      observedGeneration,
-    });
-  }
-  return mergeConditions(status.conditions, derived, findings.now);
+      message: genesis ? `${genesis.image} for ${genesis.platform}` : "adopted",
+    },
+  ];
+}
+
+const NOT_LOOKED_AT: HeadFinding = {
+  status: "Unknown",
+  reason: "NotLookedAt",
+  message: "the registry was not asked for head yet",
+};
+
+const lastKnown = ({ conditions }: WorldStatus): HeadFinding | undefined => findCondition(conditions, "HeadAvailable");
+
+function copying(world: World, failure: ExplainedFailure | undefined): Derived[] {
+  const reason = failure?.reason ?? "CopyingGenesis";
+  const message = failure?.message ?? `copying ${world.spec.from.image}`;
+  return [
+    { type: "Ready", status: "False", reason, message },
+    { type: "GenesisReady", status: "False", reason, message },
+  ];
+}
+
+function progress(world: World, failure: ExplainedFailure | undefined): Derived[] {
+  if (failure?.stalled) return [presentWhileTrue("Stalled", failure)];
+  if (failure) return [presentWhileTrue("Reconciling", failure)];
+  if (statusOf(world).head) return [];
+  return [presentWhileTrue("Reconciling", { reason: "CopyingGenesis", message: `copying ${world.spec.from.image}` })];
 }
 
 /** A failure as a condition shows it. */

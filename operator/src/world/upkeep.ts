@@ -1,156 +1,231 @@
-/** What every later pass over a World does: observe the tags of head, let old versions go, and end the World when asked. */
-import { CONTINUE, type PhaseResult, requeueAfter, STOP } from "../reconciler/reconcile.ts";
+/** What every later pass over a World does: prove head, observe the tags of its versions, let old versions go. */
+import type { Sandbox } from "@agentworlds/crds";
+import { CONTINUE, type PhaseResult, requeueAfter } from "../reconciler/reconcile.ts";
+import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
-import { PublicationError } from "../snapshot/errors.ts";
-import { repairTags } from "../snapshot/publish.ts";
+import { type HeadProof, proveHead, repairLineageTags, type VersionPointer } from "../snapshot/publish.ts";
 import { repositoryInRegistry } from "./genesis.ts";
-import { judgeRetention } from "./retention.ts";
-import type { WorldScope } from "./scope.ts";
+import {
+  judgeRetention,
+  MOST_PRUNED,
+  type PrunedVersion,
+  type RetentionVerdict,
+  roomForPruned,
+  withPruned,
+} from "./retention.ts";
+import type { HeadFinding, WorldScope } from "./scope.ts";
 import { statusOf } from "./status-writer.ts";
 
 /** Tags are observed and repaired by every pass, they are not stages of a publication. */
-export async function repairHeadTags(scope: WorldScope): Promise<PhaseResult> {
+export async function repairTags(scope: WorldScope): Promise<PhaseResult> {
   const { head } = statusOf(scope.world);
-  if (!head || scope.world.metadata.deletionTimestamp) return CONTINUE;
+  if (!head) return CONTINUE;
+  let proof: HeadProof;
   try {
-    await repairTags(
-      scope.dependencies.registry.client,
-      repositoryInRegistry(scope),
-      { version: head.version, digest: head.digest },
-      scope.context.signal,
-    );
+    const { registry } = scope.dependencies;
+    proof = await proveHead(registry.client, repositoryInRegistry(scope), head, scope.context.signal);
   } catch (error) {
-    // A World stays bootable while its tags cannot be looked at: say so, and look again in the next pass.
-    if (!(error instanceof RegistryError) && !(error instanceof PublicationError)) throw error;
-    scope.headProblem = error.message;
+    // A World stays bootable while its registry cannot be asked: say so, and look again in the next pass.
+    if (!(error instanceof RegistryError)) throw error;
+    scope.head = { status: "Unknown", reason: reasonOf(error), message: error.message };
+    return CONTINUE;
   }
+  scope.head = headFinding(head, proof);
+  await repairAllTags(scope, { head, proof });
   return CONTINUE;
+}
+
+function headFinding(head: VersionPointer, { manifest }: HeadProof): HeadFinding {
+  const version = `version ${head.version} (${head.digest})`;
+  switch (manifest) {
+    case "There":
+      return { status: "True", reason: "HeadAvailable", message: `${version} is in the registry` };
+    case "Missing":
+      return {
+        status: "False",
+        reason: "HeadNotFound",
+        message: `the registry has no manifest of ${version}; restore the registry, nothing boots without it`,
+      };
+    case "Corrupt":
+      return {
+        status: "False",
+        reason: "HeadMismatch",
+        message: `the manifest of ${version} reads back as other bytes; restore the registry`,
+      };
+  }
+}
+
+async function repairAllTags(scope: WorldScope, found: { head: VersionPointer; proof: HeadProof }): Promise<void> {
+  const { registry, writer } = scope.dependencies;
+  const { signal } = scope.context;
+  const repository = repositoryInRegistry(scope);
+  try {
+    const { taken, lost } = await repairLineageTags(
+      registry.client,
+      repository,
+      {
+        ...found,
+        versions: statusOf(scope.world).versions ?? [],
+        readHead: async () => statusOf(await writer.read(scope.ref, signal)).head?.digest,
+      },
+      signal,
+    );
+    for (const { version, digest, holder } of taken.slice(0, 1)) {
+      problem(scope, "TagTaken", {
+        reason: "TagTaken",
+        message: `tag v${version} names ${holder}, not ${digest}; it is not overwritten: remove the tag, and it is made anew`,
+      });
+    }
+    const missing = lost.filter(({ version }) => version !== found.head.version);
+    if (missing.length > 0) {
+      problem(scope, "VersionsMissing", {
+        reason: "VersionsMissing",
+        message: `the registry has no readable manifest of versions ${numbers(missing)}`,
+      });
+    }
+  } catch (error) {
+    if (!(error instanceof RegistryError)) throw error;
+    problem(scope, "TagsNotRepaired", { reason: reasonOf(error), message: error.message });
+  }
 }
 
 /** Versions beyond the limit leave status first, then the registry: a crash in between leaves bytes, never a dead entry. */
 export async function retain(scope: WorldScope): Promise<PhaseResult> {
   const status = statusOf(scope.world);
-  if (!status.versions || !status.head || scope.world.metadata.deletionTimestamp || status.pending) return CONTINUE;
-  const verdict = judgeRetention({
-    versions: status.versions,
-    headVersion: status.head.version,
-    keepVersions: scope.world.spec.retention?.keepVersions ?? 10,
-    pinned: scope.world.spec.retention?.pinned ?? [],
-    inUse: digestsInUse(scope),
-  });
-  scope.retained = verdict.skipped;
-  if (verdict.remove.length > 0) {
-    const prunedAt = new Date(scope.context.clock.now()).toISOString();
-    scope.world = await scope.dependencies.writer.summarise(
-      scope.world,
-      {
-        versions: [...verdict.keep],
-        prunedVersions: [
-          ...(status.prunedVersions ?? []),
-          ...verdict.remove.map(({ version, digest }) => ({ version, digest, prunedAt, reason: "BeyondKeepVersions" })),
-        ].slice(-MOST_PRUNED),
-      },
-      scope.context.signal,
-    );
-    scope.dependencies.announce(
-      { kind: "World", object: scope.world },
-      {
-        type: "Normal",
-        reason: "Pruned",
-        action: "Prune",
-        message: `versions ${verdict.remove.map((version) => version.version).join(", ")} left by spec.retention.keepVersions`,
-      },
-    );
-  }
-  return deletePrunedManifests(scope);
+  if (!status.versions || !status.head || status.pending) return CONTINUE;
+  const isDue = (status.prunedVersions ?? []).some((pruned) => pruned.deletedAt === undefined);
+  if (!isDue && judge(scope, scope.dependencies.sandboxes.list()).remove.length === 0) return CONTINUE;
+  const sessions = await sessionsNow(scope);
+  // The holder has read the version it boots from and not recorded it yet: what it is cannot be known.
+  if (isHolderBooting(scope, sessions)) return requeueAfter(30_000);
+  await unlist(scope, judge(scope, sessions));
+  return deletePrunedManifests(scope, digestsInUse(scope, sessions));
 }
 
-/** The most entries `status.prunedVersions` may hold. */
-const MOST_PRUNED = 64;
+function judge(scope: WorldScope, sessions: readonly Sandbox[]): RetentionVerdict {
+  const { versions, head } = statusOf(scope.world);
+  return judgeRetention({
+    versions: versions ?? [],
+    headVersion: head?.version,
+    keepVersions: scope.world.spec.retention?.keepVersions ?? 10,
+    pinned: scope.world.spec.retention?.pinned ?? [],
+    inUse: digestsInUse(scope, sessions),
+  });
+}
 
-/** Manifests of pruned versions go by digest. Absent is a success, so a pass after a crash finishes the work. */
-async function deletePrunedManifests(scope: WorldScope): Promise<PhaseResult> {
-  const status = statusOf(scope.world);
-  const waiting = (status.prunedVersions ?? []).filter((pruned) => pruned.deletedAt === undefined);
-  if (waiting.length === 0) return CONTINUE;
-  const live = new Set(status.versions?.map((version) => version.digest));
-  const { client } = scope.dependencies.registry;
-  const repository = repositoryInRegistry(scope);
-  try {
-    for (const { digest } of waiting) {
-      scope.context.signal.throwIfAborted();
-      if (!live.has(digest)) await client.deleteManifest(repository, digest, scope.context.signal);
-    }
-  } catch (error) {
-    if (!isRegistryError(error, "Unavailable")) throw error;
-    return requeueAfter(30_000);
-  }
-  const deletedAt = new Date(scope.context.clock.now()).toISOString();
+async function unlist(scope: WorldScope, { remove, skipped }: RetentionVerdict): Promise<void> {
+  const { versions = [], prunedVersions = [] } = statusOf(scope.world);
+  const leaving = remove.slice(0, Math.max(0, Math.min(roomForPruned(prunedVersions), MOST_PRUNED)));
+  if (leaving.length === 0) return;
+  const prunedAt = new Date(scope.context.clock.now()).toISOString();
   scope.world = await scope.dependencies.writer.summarise(
     scope.world,
     {
-      prunedVersions: (status.prunedVersions ?? []).map((pruned) =>
-        pruned.deletedAt === undefined ? { ...pruned, deletedAt } : pruned,
-      ),
+      versions: versions.filter((version) => !leaving.includes(version)),
+      prunedVersions: withPruned(prunedVersions, leaving, prunedAt),
     },
     scope.context.signal,
   );
-  return CONTINUE;
-}
-
-/** Digests that a Sandbox of this World booted from, is based on, or will boot from. */
-function digestsInUse(scope: WorldScope): ReadonlySet<string> {
-  const ours = scope.dependencies.sandboxes
-    .list()
-    .filter(
-      (sandbox) =>
-        sandbox.metadata.namespace === scope.ref.namespace &&
-        sandbox.spec.world?.name === scope.ref.name &&
-        sandbox.status?.compute !== undefined,
-    );
-  return new Set(
-    ours.flatMap((sandbox) => {
-      const { bootedFrom, base } = sandbox.status ?? {};
-      return [bootedFrom?.digest, base?.digest].filter((digest) => digest !== undefined);
-    }),
+  const kept = skipped.map(({ version, reason }) => `${version} (${reason})`).join(", ");
+  scope.dependencies.announce(
+    { kind: "World", object: scope.world },
+    {
+      type: "Normal",
+      reason: "Pruned",
+      action: "Prune",
+      message: `versions ${numbers(leaving)} left by spec.retention.keepVersions${kept && `; kept beyond it: ${kept}`}`,
+    },
   );
 }
 
-/**
- * The finalizer is there exactly while the World is held, pending, or must take its content along (DESIGN §4.3).
- * A World that is being deleted waits for its holder to end; the holder's Sandbox sees the deletion and publishes first.
- */
-export async function keepFinalizer(scope: WorldScope): Promise<PhaseResult> {
-  const { metadata, spec } = scope.world;
-  const status = statusOf(scope.world);
-  const busy = status.holder !== undefined || status.pending !== undefined;
-  if (!metadata.deletionTimestamp) {
-    scope.world = await scope.dependencies.writer.setFinalizer(
+/** Manifests of pruned versions go by digest. Absent is a success, so a pass after a crash finishes the work. */
+async function deletePrunedManifests(scope: WorldScope, inUse: ReadonlySet<string>): Promise<PhaseResult> {
+  const { prunedVersions = [], versions = [] } = statusOf(scope.world);
+  const live = new Set<string>([...versions.map((version) => version.digest), ...inUse]);
+  const isDue = (pruned: PrunedVersion) => pruned.deletedAt === undefined;
+  const doomed = prunedVersions.filter((pruned) => isDue(pruned) && !live.has(pruned.digest));
+  const { client } = scope.dependencies.registry;
+  const repository = repositoryInRegistry(scope);
+  const deleted = new Set<Digest>();
+  let failure: RegistryError | undefined;
+  for (const { digest } of doomed) {
+    scope.context.signal.throwIfAborted();
+    try {
+      await client.deleteManifest(repository, digest, scope.context.signal);
+      deleted.add(digest);
+    } catch (error) {
+      if (!(error instanceof RegistryError)) throw error;
+      failure = error;
+      break;
+    }
+  }
+  if (deleted.size > 0) {
+    const deletedAt = new Date(scope.context.clock.now()).toISOString();
+    const confirmed = prunedVersions.map((pruned) =>
+      isDue(pruned) && deleted.has(pruned.digest) ? { ...pruned, deletedAt } : pruned,
+    );
+    scope.world = await scope.dependencies.writer.summarise(
       scope.world,
-      busy || spec.deletionPolicy === "Delete",
+      { prunedVersions: confirmed },
       scope.context.signal,
     );
-    return CONTINUE;
   }
-  if (busy && holderExists(scope)) return STOP;
-  if (spec.deletionPolicy === "Delete") await deleteContent(scope);
-  await scope.dependencies.writer.setFinalizer(scope.world, false, scope.context.signal);
-  return STOP;
+  if (failure) {
+    problem(scope, "PrunedNotDeleted", { reason: reasonOf(failure), message: failure.message });
+    return requeueAfter(isRegistryError(failure, "Unavailable") ? 30_000 : 600_000);
+  }
+  // What a session still needs is looked at again when its compute goes, and at the latest then.
+  return statusOf(scope.world).prunedVersions?.some(isDue) ? requeueAfter(600_000) : CONTINUE;
 }
 
-/** A holder whose Sandbox object is gone cannot let go any more; its finalizer would have kept it while compute existed. */
-function holderExists(scope: WorldScope): boolean {
-  const { holder, pending } = statusOf(scope.world);
-  const uid = holder?.uid ?? pending?.sandbox?.uid;
-  return uid !== undefined && scope.dependencies.sandboxes.list().some((sandbox) => sandbox.metadata.uid === uid);
+/** The namespace's Sandboxes of this World, read afresh: the cache may not show a boot from a version that is to go. */
+async function sessionsNow(scope: WorldScope): Promise<Sandbox[]> {
+  const { sandboxClient } = scope.dependencies;
+  const found: Sandbox[] = [];
+  let continueToken: string | undefined;
+  do {
+    const page = await sandboxClient.list({
+      namespace: scope.ref.namespace,
+      limit: 500,
+      signal: scope.context.signal,
+      ...(continueToken === undefined ? {} : { continueToken }),
+    });
+    found.push(...page.items);
+    continueToken = page.continueToken;
+  } while (continueToken !== undefined && continueToken !== "");
+  return found;
 }
 
-async function deleteContent(scope: WorldScope): Promise<void> {
-  const { versions, repository } = statusOf(scope.world);
-  if (!repository) return;
-  const name = repositoryInRegistry(scope);
-  for (const { digest } of versions ?? []) {
-    scope.context.signal.throwIfAborted();
-    await scope.dependencies.registry.client.deleteManifest(name, digest, scope.context.signal);
-  }
+function isHolderBooting(scope: WorldScope, sessions: readonly Sandbox[]): boolean {
+  const { holder } = statusOf(scope.world);
+  const session = holder && sessions.find((sandbox) => sandbox.metadata.uid === holder.uid);
+  return holder !== undefined && session?.status?.compute === undefined;
+}
+
+/** Digests that a Sandbox of this World booted from, is based on, or will boot from by number. */
+function digestsInUse(scope: WorldScope, sessions: readonly Sandbox[]): ReadonlySet<string> {
+  const versions = statusOf(scope.world).versions ?? [];
+  const ours = sessions.filter(
+    ({ metadata, spec }) => metadata.namespace === scope.ref.namespace && spec.world?.name === scope.ref.name,
+  );
+  const digests = ours.flatMap(({ spec, status }) => {
+    if (status?.compute) return [status.bootedFrom?.digest, status.base?.digest];
+    const isFirstBoot = (status?.boot ?? 0) === 0 && !status?.closed;
+    return isFirstBoot ? [versions.find((version) => version.version === spec.world?.version)?.digest] : [];
+  });
+  return new Set(digests.filter((digest) => digest !== undefined));
+}
+
+const reasonOf = (error: RegistryError): string =>
+  isRegistryError(error, "Unavailable") ? "RegistryUnavailable" : "RegistryRefused";
+
+const numbers = (versions: readonly { readonly version: number }[]): string =>
+  versions.map(({ version }) => version).join(", ");
+
+function problem(
+  scope: WorldScope,
+  type: WorldScope["problems"][number]["type"],
+  found: { reason: string; message: string },
+) {
+  scope.problems = [...scope.problems, { type, ...found }];
 }

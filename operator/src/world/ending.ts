@@ -1,0 +1,125 @@
+/** The World's finalizer, and the end of a World that is being deleted: waited for by name, and never for ever. */
+import type { World } from "@agentworlds/crds";
+import { Terminal, Waiting } from "../reconciler/policy.ts";
+import { CONTINUE, type PhaseResult, STOP } from "../reconciler/reconcile.ts";
+import type { Digest } from "../registry/contract.ts";
+import { isRegistryError, RegistryError } from "../registry/errors.ts";
+import { repositoryInRegistry } from "./genesis.ts";
+import type { WorldScope } from "./scope.ts";
+import { statusOf, WORLD_FINALIZER } from "./status-writer.ts";
+
+/**
+ * The finalizer is there exactly while the World is held, pending, or must take its content along (DESIGN §4.3).
+ * A World that is being deleted waits for its holder to end; the holder's Sandbox sees the deletion and publishes first.
+ */
+export async function keepFinalizer(scope: WorldScope): Promise<PhaseResult> {
+  const { metadata, spec } = scope.world;
+  const { holder, pending } = statusOf(scope.world);
+  const { writer } = scope.dependencies;
+  const { signal } = scope.context;
+  if (!metadata.deletionTimestamp) {
+    const isNeeded = holder !== undefined || pending !== undefined || spec.deletionPolicy === "Delete";
+    scope.world = await writer.setFinalizer(scope.world, isNeeded, signal);
+    return CONTINUE;
+  }
+  if (metadata.finalizers?.includes(WORLD_FINALIZER)) {
+    requireNoSession(scope);
+    if (spec.deletionPolicy === "Delete") await deleteOrKeepContent(scope);
+    scope.world = await writer.setFinalizer(scope.world, false, signal);
+  }
+  scope.ended = true;
+  return STOP;
+}
+
+/** Milliseconds until a deletion goes on without what it waits for; 0 when it is overdue. */
+function untilDeadline({ world, dependencies, context }: WorldScope): number {
+  const since = Date.parse(world.metadata.deletionTimestamp ?? "");
+  return Math.max(0, since + dependencies.limits.deletionDeadlineMs - context.clock.now());
+}
+
+/** A holder that lives ends by itself; one that is lost is waited for no longer than the deadline: its work is a rescue. */
+function requireNoSession(scope: WorldScope): void {
+  const { holder, pending } = statusOf(scope.world);
+  const session = holder?.sandbox ?? pending?.sandbox?.name;
+  if (session === undefined) return;
+  if (scope.lostHold) {
+    const left = untilDeadline(scope);
+    if (left > 0) throw new Waiting(scope.lostHold.reason, { ...scope.lostHold, afterMs: Math.min(left, 30_000) });
+    return;
+  }
+  throw new Waiting(holder ? "HolderEnding" : "PublicationPending", {
+    message: holder
+      ? `the deletion waits for Sandbox ${session}, which publishes its work and ends`
+      : `the deletion waits for version ${pending?.version}, which Sandbox ${session} publishes`,
+    remediation: "see the Sandbox's conditions",
+    afterMs: 60_000,
+  });
+}
+
+async function deleteOrKeepContent(scope: WorldScope): Promise<void> {
+  try {
+    await deleteContent(scope);
+  } catch (error) {
+    const isMoved = error instanceof Terminal && error.reason === "RegistryMoved";
+    if (!(error instanceof RegistryError) && !isMoved) throw error;
+    const left = untilDeadline(scope);
+    if (left > 0) {
+      throw new Waiting(reasonToWait(error), {
+        message: `the versions in ${statusOf(scope.world).repository} are not deleted yet: ${error.message}`,
+        remediation: `it is tried again; the World goes without it in ${Math.ceil(scope.dependencies.limits.deletionDeadlineMs / 1000)} s after its deletion`,
+        afterMs: Math.min(left, 15_000),
+        cause: error,
+      });
+    }
+    announceKept(scope, scope.world, error.message);
+  }
+}
+
+const reasonToWait = (error: Error): string => {
+  if (error instanceof Terminal) return error.reason;
+  return isRegistryError(error, "Unavailable") ? "RegistryUnavailable" : "RegistryRefused";
+};
+
+function announceKept({ dependencies }: WorldScope, world: World, because: string): void {
+  const { repository } = statusOf(world);
+  dependencies.log.warn({ repository, because }, "a World ended and its versions are still in the registry");
+  dependencies.announce(
+    { kind: "World", object: world },
+    {
+      type: "Warning",
+      reason: "ContentKept",
+      action: "Delete",
+      message: `the World is gone and ${repository} still holds its versions: ${because}; delete the repository by hand`,
+    },
+  );
+}
+
+/** Every manifest that may exist: listed versions, pruned ones that were due, and captures that a session left behind. */
+async function deleteContent(scope: WorldScope): Promise<void> {
+  const { versions = [], prunedVersions = [], repository } = statusOf(scope.world);
+  if (!repository) return;
+  const { client } = scope.dependencies.registry;
+  const { signal } = scope.context;
+  const name = repositoryInRegistry(scope);
+  const due = prunedVersions.filter((pruned) => pruned.deletedAt === undefined);
+  const captures = await captureDigests(scope, name);
+  for (const digest of new Set([...captures, ...[...versions, ...due].map((version) => version.digest)])) {
+    signal.throwIfAborted();
+    await client.deleteManifest(name, digest, signal);
+  }
+}
+
+async function captureDigests(scope: WorldScope, repository: string): Promise<Digest[]> {
+  const { client } = scope.dependencies.registry;
+  const { signal } = scope.context;
+  const tags = (await client.listTags(repository, signal)).filter((tag) => tag.startsWith("capture-"));
+  const digests: Digest[] = [];
+  for (const tag of tags) {
+    try {
+      digests.push((await client.getManifest(repository, tag, signal)).digest);
+    } catch (error) {
+      if (!isRegistryError(error, "NotFound")) throw error;
+    }
+  }
+  return digests;
+}

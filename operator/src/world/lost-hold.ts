@@ -1,0 +1,116 @@
+/**
+ * The end of a hold whose Sandbox object is gone: its finalizer was removed by hand, so it cannot let go any more. Only proof
+ * ends it (DESIGN §4.2): the API server says that the Sandbox does not exist, and every host says that no container of it does.
+ */
+import type { WorldRescue, WorldStatus } from "@agentworlds/crds";
+import { isNotFound } from "../kube/errors.ts";
+import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
+import type { WorldScope } from "./scope.ts";
+import { statusOf } from "./status-writer.ts";
+
+interface Session {
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** Ends the hold and the reservation of a Sandbox that is gone, or turns them into the rescue that its container became. */
+export async function endLostHold(scope: WorldScope): Promise<PhaseResult> {
+  const isLost = (session: Session) => !isCached(scope, session);
+  if (!sessionsNamed(statusOf(scope.world)).some(isLost)) return CONTINUE;
+  // The cache may still show a hold that ended in order a moment ago.
+  scope.world = await scope.dependencies.writer.read(scope.ref, scope.context.signal);
+  for (const session of sessionsNamed(statusOf(scope.world)).filter(isLost)) {
+    if (!(await existsNow(scope, session))) await judgeCompute(scope, session);
+  }
+  return CONTINUE;
+}
+
+function sessionsNamed({ holder, pending }: WorldStatus): Session[] {
+  const named = [holder && { name: holder.sandbox, uid: holder.uid }, pending?.sandbox].filter(
+    (one) => one !== undefined,
+  );
+  return named.filter((session, index) => named.findIndex((other) => other.uid === session.uid) === index);
+}
+
+const isCached = ({ dependencies }: WorldScope, { uid }: Session): boolean =>
+  dependencies.sandboxes.list().some((sandbox) => sandbox.metadata.uid === uid);
+
+/** The cache may not show a Sandbox that has just been made. */
+async function existsNow({ dependencies, ref, context }: WorldScope, { name, uid }: Session): Promise<boolean> {
+  try {
+    const { signal } = context;
+    const found = await dependencies.sandboxClient.get({ namespace: ref.namespace, name }, { signal });
+    return found.metadata.uid === uid;
+  } catch (error) {
+    if (isNotFound(error)) return false;
+    throw error;
+  }
+}
+
+async function judgeCompute(scope: WorldScope, session: Session): Promise<void> {
+  const compute = await scope.dependencies.computeOf(session.uid, scope.context.signal);
+  if (compute === "none") return endHold(scope, session, "no host has a container of it");
+  const rescues = rescuesOf(scope, session);
+  if (rescues.length > 0) {
+    for (const rescue of rescues) {
+      await scope.dependencies.writer.recordRescue(scope.ref, rescue, scope.context.signal);
+    }
+    const places = rescues.map(({ runtime, host, computeId }) => `${runtime}/${host} as ${computeId}`).join(", ");
+    return endHold(scope, session, `its container is kept on ${places}`);
+  }
+  scope.lostHold = {
+    reason: compute === "some" ? "ComputeFound" : "HostsNotAsked",
+    message:
+      compute === "some"
+        ? `Sandbox ${session.name} does not exist any more and a container of it does; the Runtime puts it aside as a rescue`
+        : `Sandbox ${session.name} does not exist any more, and not every host answers whether a container of it is left`,
+  };
+}
+
+async function endHold(scope: WorldScope, session: Session, because: string): Promise<void> {
+  const { writer, announce } = scope.dependencies;
+  const { signal } = scope.context;
+  const { pending } = statusOf(scope.world);
+  if (pending?.sandbox?.uid === session.uid) await writer.abandon(scope.ref, pending.operation, signal);
+  await writer.letGo(scope.ref, session.uid, signal);
+  scope.world = await writer.read(scope.ref, signal);
+  announce(
+    { kind: "World", object: scope.world },
+    {
+      type: "Warning",
+      reason: "HoldEnded",
+      action: "Release",
+      message: `Sandbox ${session.name}, which held the World, does not exist any more and ${because}`,
+    },
+  );
+}
+
+/** What the Runtimes keep of a session, as the World records it. */
+function rescuesOf({ dependencies }: WorldScope, { uid }: Session): WorldRescue[] {
+  return dependencies.runtimes
+    .list()
+    .flatMap(({ metadata, status }) =>
+      (status?.rescues ?? [])
+        .filter((rescue) => rescue.sandbox.uid === uid)
+        .map(({ namespace: _, world: __, ...rescue }) => ({ ...rescue, runtime: metadata.name })),
+    );
+}
+
+/** An orphan's container names no World, so its Runtime tells nobody when it removes it. */
+export async function forgetOrphans(scope: WorldScope): Promise<PhaseResult> {
+  const orphans = (statusOf(scope.world).rescues ?? []).filter((rescue) => isOrphan(rescue) && !isKept(scope, rescue));
+  if (orphans.length === 0) return CONTINUE;
+  const { computeOf, writer } = scope.dependencies;
+  const { signal } = scope.context;
+  for (const { sandbox, operation } of orphans) {
+    if ((await computeOf(sandbox.uid, signal)) === "none") await writer.forgetRescue(scope.ref, operation, signal);
+  }
+  scope.world = await writer.read(scope.ref, signal);
+  return CONTINUE;
+}
+
+/** As runtime/sweep.ts names them. */
+export const isOrphan = ({ operation }: Pick<WorldRescue, "operation">): boolean => operation.startsWith("orphan-");
+
+const isKept = ({ dependencies }: WorldScope, { operation, runtime }: WorldRescue): boolean =>
+  (dependencies.runtimes.get(runtime)?.status?.rescues ?? []).some((rescue) => rescue.operation === operation);
