@@ -148,7 +148,7 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
   const writer = createWorldStatusWriter(kube.resource<World>(WORLDS));
   const sandboxClient = kube.resource<Sandbox>(SANDBOXES);
   const runtimeClient = kube.resource<Runtime>(RUNTIMES);
-  const runtimeRescues = createRuntimeRescues(runtimeClient);
+  const runtimeRescues = createRuntimeRescues(runtimeClient, log);
   const announce = announcer(leading.recorder);
   const { worlds, sandboxes, runtimes } = mirrors;
   const namespaces = kube.resource<NamespaceObject>(NAMESPACES);
@@ -207,6 +207,7 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
         installation,
         runtimes,
         sandboxes,
+        worlds,
         runtimeClient,
         sandboxClient,
         drivers,
@@ -216,6 +217,7 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
           await writer.forgetRescue({ namespace: rescue.namespace, name: rescue.world }, rescue.operation, signal);
         },
         imagePrefix: registry.asHostsNameIt(`${registry.prefix}/${installation}`),
+        announce,
         log,
       }),
       ...shared,

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Runtime, Sandbox } from "@agentworlds/crds";
+import type { Runtime, RuntimeRescue, Sandbox } from "@agentworlds/crds";
 import { RUNTIMES, SANDBOXES } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
-import type { HostFacts, RuntimeDriver } from "./contract.ts";
+import type { HostFacts, ListedCompute, RuntimeDriver } from "./contract.ts";
 import { RUNTIME_FINALIZER, reconcileRuntimes } from "./controller.ts";
 import { RuntimeError } from "./errors.ts";
 import { memoryResource } from "./memory-resource.ts";
@@ -14,17 +14,29 @@ import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.ts";
 const facts: HostFacts = { version: "27.5", platform: "linux/amd64", capabilities: ["exec"], cpus: 1, memoryBytes: 1 };
 const DAY_MS = 86_400_000;
 
+const rescue: RuntimeRescue = {
+  operation: "publish-1",
+  namespace: "team",
+  sandbox: { name: "one", uid: "sandbox-uid" },
+  host: "a",
+  computeId: "aw-sandbox-uid-1",
+  reason: "SnapshotFailed",
+  message: "",
+  since: at(0),
+};
+
 function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[] = []) {
   const runtimes = memoryResource<Runtime>(RUNTIMES, [runtimeOf(parts)]);
   const clock = createTestClock(T0);
-  const host = { isSilent: false, probes: 0, sweeps: 0 };
+  const host = { isSilent: false, probes: 0, sweeps: 0, containers: [] as ListedCompute[] };
+  const events: string[] = [];
   const never = (): never => {
     throw new TypeError("the Runtime controller makes no such call");
   };
   const driver: RuntimeDriver = {
     pull: never,
     create: never,
-    inspect: never,
+    inspect: async () => ({ state: "Running", startedAt: undefined }),
     exec: never,
     readFile: never,
     writeFile: never,
@@ -33,8 +45,8 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     commit: never,
     push: never,
     forgetCommit: never,
-    stop: never,
-    remove: never,
+    stop: async () => undefined,
+    remove: async () => undefined,
     close: never,
     probe: async () => {
       host.probes += 1;
@@ -43,7 +55,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     },
     list: async () => {
       host.sweeps += 1;
-      return [];
+      return host.containers;
     },
     listCaptures: async () => [],
     pruneImages: async () => [],
@@ -57,11 +69,13 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     drivers: { driverFor: async () => driver, close: async () => undefined },
     rescues: createRuntimeRescues(runtimes),
     forgetRescue: async () => undefined,
+    worlds: { list: () => [] },
+    announce: (_, { type, reason, message }) => void events.push(`${type} ${reason}: ${message}`),
     imagePrefix: "registry/worlds/install",
     log: silentLog,
   });
   const pass = () => reconcile("local", { signal: new AbortController().signal, clock, reconcileId: "test" });
-  return { runtimes, clock, host, pass, now: () => runtimes.peek({ name: "local" }) };
+  return { runtimes, clock, host, events, pass, now: () => runtimes.peek({ name: "local" }) };
 }
 
 test("a first pass guards the Runtime, asks its hosts and says when to ask again", async () => {
@@ -136,4 +150,56 @@ test("a Runtime that is gone is no work", async () => {
   const { runtimes, pass } = setup();
   runtimes.drop({ name: "local" });
   assert.deepEqual(await pass(), {});
+});
+
+test("a host that falls silent and answers again is announced once each", async () => {
+  const { host, events, pass } = setup();
+  await pass();
+  assert.deepEqual(events, [], "what is as it should be is no news");
+  host.isSilent = true;
+  await pass();
+  await pass();
+  host.isSilent = false;
+  await pass();
+  await pass();
+  assert.deepEqual(events, [
+    "Warning NoHostReachable: no answer any more from a; 0/1 hosts answer",
+    "Normal AllHostsReachable: a answers again; 1/1 hosts answer",
+  ]);
+});
+
+test("an orphan is announced when it is quarantined, and its end when it is removed", async () => {
+  const { clock, host, events, pass } = setup();
+  const owner = { installation: "install", namespace: "team", sandbox: "one", sandboxUid: "sandbox-uid", boot: 1 };
+  host.containers = [{ id: "aw-sandbox-uid-1", owner, state: "Running" }];
+  // The quarantine moves the resourceVersion: that pass ends in a conflict, and the next one writes.
+  await assert.rejects(pass(), { status: 409 });
+  await pass();
+  clock.jump(600_000);
+  await pass();
+  assert.deepEqual(events, [
+    "Warning Orphaned: container aw-sandbox-uid-1 on a, of Sandbox team/one, belongs to nobody: it is stopped and kept",
+  ]);
+  host.containers = [];
+  clock.jump(DAY_MS);
+  await pass();
+  await pass();
+  assert.deepEqual(events.slice(1), [
+    "Warning RescueOver: what was kept of Sandbox team/one on a as aw-sandbox-uid-1 is removed: its time is over",
+  ]);
+});
+
+test("a list of rescues that is full is a condition, announced once, and gone when there is room", async () => {
+  const rescues = Array.from({ length: 64 }, (_, index) => ({ ...rescue, operation: `publish-${index}` }));
+  const { runtimes, events, pass, now } = setup({ status: { rescues } });
+  await pass();
+  await pass();
+  assert.equal(events.filter((event) => event.startsWith("Warning RescuesFull")).length, 1);
+  const isFull = () => now()?.status.conditions?.some(({ type }) => type === "RescuesFull");
+  assert.equal(isFull(), true);
+  const found = now();
+  assert.ok(found);
+  runtimes.put({ ...found, status: { ...found.status, rescues: rescues.slice(1) } });
+  await pass();
+  assert.equal(isFull(), false);
 });

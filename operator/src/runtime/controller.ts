@@ -1,5 +1,5 @@
 /** The Runtime controller: probes hosts, publishes what they can do, sweeps what nobody accounts for. */
-import type { Runtime, RuntimeRescue, Sandbox } from "@agentworlds/crds";
+import type { Runtime, RuntimeRescue, Sandbox, World } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
 import { isConflict, isNotFound } from "../kube/errors.ts";
 import type { Log } from "../reconciler/log.ts";
@@ -13,6 +13,7 @@ import {
   type ReconcileResult,
   STOP,
 } from "../reconciler/reconcile.ts";
+import { type AnnounceRuntime, announceChanges, announceOrphan } from "./announcements.ts";
 import type { DriverPool } from "./driver-pool.ts";
 import { RuntimeError } from "./errors.ts";
 import type { RuntimeRescues } from "./rescues.ts";
@@ -23,6 +24,7 @@ export interface RuntimeDependencies {
   readonly installation: string;
   readonly runtimes: { get(key: string): Runtime | undefined };
   readonly sandboxes: { list(): readonly Sandbox[] };
+  readonly worlds: { list(): readonly World[] };
   readonly runtimeClient: ResourceClient<Runtime>;
   readonly sandboxClient: ResourceClient<Sandbox>;
   readonly drivers: DriverPool;
@@ -31,6 +33,7 @@ export interface RuntimeDependencies {
   readonly forgetRescue: (rescue: RuntimeRescue, signal: AbortSignal) => Promise<void>;
   /** `host/prefix/installation` of version images, as the hosts name it. */
   readonly imagePrefix: string;
+  readonly announce: AnnounceRuntime;
   readonly log: Log;
 }
 
@@ -143,17 +146,19 @@ async function probe(scope: RuntimeScope): Promise<PhaseResult> {
 async function sweepOne(scope: RuntimeScope, host: string): Promise<void> {
   const { dependencies, runtime, context } = scope;
   const driver = await dependencies.drivers.driverFor(runtime.metadata.name, host, context.signal);
-  const over = await sweepHost({
+  const { over, orphans } = await sweepHost({
     runtime,
     host,
     driver,
     installation: dependencies.installation,
     sandboxes: dependencies.sandboxClient,
+    worlds: dependencies.worlds,
     rescues: dependencies.rescues,
     now: context.clock.now(),
     log: dependencies.log,
     signal: context.signal,
   });
+  for (const orphan of orphans) announceOrphan(dependencies.announce, runtime, { host, orphan });
   for (const rescue of over) await dependencies.forgetRescue(rescue, context.signal);
   scope.over = [...scope.over, ...over];
   const removed = await driver.pruneImages(
@@ -183,6 +188,7 @@ async function summarise(scope: RuntimeScope, outcome: PassOutcome): Promise<Rec
       { metadata: { resourceVersion: runtime.metadata.resourceVersion }, status: patch },
       { signal: context.signal },
     );
+    announceChanges(dependencies.announce, { before: runtime, after: scope.runtime, over: scope.over });
   }
   return { requeueAfterMs: PROBE_EVERY_MS };
 }

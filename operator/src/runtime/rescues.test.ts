@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Runtime, RuntimeRescue } from "@agentworlds/crds";
 import { RUNTIMES } from "../kube/resource-types.ts";
+import { silentLog } from "../reconciler/log.ts";
 import { memoryResource } from "./memory-resource.ts";
-import { createRuntimeRescues, RescuesFull } from "./rescues.ts";
+import { createRuntimeRescues } from "./rescues.ts";
 import { at, runtimeOf } from "./test-objects.ts";
 
 const { signal } = new AbortController();
@@ -24,7 +25,9 @@ function setup(rescues: RuntimeRescue[] = []) {
     runtimeOf({ status: { capacity: { total: 5, used: 1 }, ...(rescues.length > 0 ? { rescues } : {}) } }),
   ]);
   const recorded = () => runtimes.peek({ name: "local" })?.status.rescues;
-  return { runtimes, rescues: createRuntimeRescues(runtimes), recorded };
+  const errors: unknown[] = [];
+  const log = { ...silentLog, error: (fields: object) => void errors.push(fields) };
+  return { runtimes, rescues: createRuntimeRescues(runtimes, log), recorded, errors };
 }
 
 test("a rescue is added under the resourceVersion read, and nothing else of the status is touched", async () => {
@@ -69,12 +72,20 @@ test("the same name on another host is another container", async () => {
   assert.equal(recorded()?.length, 2);
 });
 
-test("a full list drops nobody's work: it is refused by name", async () => {
+test("a full list drops nobody's work and holds nobody up: the caller and the log hear that it is not written down", async () => {
   const full = Array.from({ length: 64 }, (_, index) => rescueOf(index));
-  const { runtimes, rescues } = setup(full);
-  await assert.rejects(rescues.record("local", rescueOf(99), signal), RescuesFull);
+  const { runtimes, rescues, errors } = setup(full);
+  assert.equal(await rescues.record("local", rescueOf(99), signal), "Full");
   assert.deepEqual(runtimes.writes, []);
-  await rescues.record("local", rescueOf(63), signal);
+  assert.deepEqual(errors, [{ runtime: "local", rescue: rescueOf(99) }]);
+  assert.equal(await rescues.record("local", rescueOf(63), signal), "KnownAlready");
+});
+
+test("what is kept is read from the store", async () => {
+  const { rescues } = setup();
+  assert.deepEqual(await rescues.kept("local", signal), []);
+  assert.equal(await rescues.record("local", rescueOf(1), signal), "Recorded");
+  assert.deepEqual(await rescues.kept("local", signal), [rescueOf(1)]);
 });
 
 test("a Runtime that does not exist is an error: the caller must know that nothing was written down", async () => {

@@ -2,33 +2,46 @@
 import type { Runtime, RuntimeRescue } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
 import { isConflict } from "../kube/errors.ts";
+import { type Log, silentLog } from "../reconciler/log.ts";
+
+/** What became of a rescue. `Full`: it is not written down, see `RuntimeRescues.record`. */
+export type RescueOutcome = "Recorded" | "KnownAlready" | "Full";
 
 export interface RuntimeRescues {
-  /** Adds the rescue unless its operation or its container is recorded already. Throws when the Runtime does not exist. */
-  record(runtime: string, rescue: RuntimeRescue, signal: AbortSignal): Promise<void>;
+  /**
+   * Adds the rescue unless its operation or its container is recorded already. Throws when the Runtime does not exist.
+   *
+   * A full list drops nobody's work to make room, and is no reason to hold a deletion up for ever: the container stays on
+   * its host, labelled, and the sweep writes it down once there is room. Until then the Runtime's condition `RescuesFull`
+   * and the log say so.
+   */
+  record(runtime: string, rescue: RuntimeRescue, signal: AbortSignal): Promise<RescueOutcome>;
+  /** The rescues as they are stored now. */
+  kept(runtime: string, signal: AbortSignal): Promise<readonly RuntimeRescue[]>;
 }
 
-/** The list is full: nothing may be dropped from it to make room. */
-export class RescuesFull extends Error {
-  override readonly name = "RescuesFull";
-}
-
+/** The schema allows no more. */
 const MOST_RESCUES = 64;
 const MOST_CONFLICTS = 20;
+
+/** Whether no further rescue can be written down. */
+export const isFull = (rescues: readonly RuntimeRescue[]): boolean => rescues.length >= MOST_RESCUES;
 
 /** A sweep with an older view of the Runtime finds the container of a rescue that was written down a moment ago. */
 const isSameWork = (known: RuntimeRescue, rescue: RuntimeRescue): boolean =>
   known.operation === rescue.operation || (known.host === rescue.host && known.computeId === rescue.computeId);
 
-export function createRuntimeRescues(runtimes: ResourceClient<Runtime>): RuntimeRescues {
+export function createRuntimeRescues(runtimes: ResourceClient<Runtime>, log: Log = silentLog): RuntimeRescues {
   return {
     async record(name, rescue, signal) {
       for (let conflicts = 0; ; conflicts++) {
         const runtime = await runtimes.get({ name }, { signal });
         const rescues = runtime.status?.rescues ?? [];
-        if (rescues.some((known) => isSameWork(known, rescue))) return;
-        if (rescues.length >= MOST_RESCUES)
-          throw new RescuesFull(`Runtime ${name} keeps ${MOST_RESCUES} rescues already`);
+        if (rescues.some((known) => isSameWork(known, rescue))) return "KnownAlready";
+        if (isFull(rescues)) {
+          log.error({ runtime: name, rescue }, "rescued work is kept on its host without a record: the list is full");
+          return "Full";
+        }
         try {
           await runtimes.patchStatus(
             { name },
@@ -38,11 +51,15 @@ export function createRuntimeRescues(runtimes: ResourceClient<Runtime>): Runtime
             },
             { signal },
           );
-          return;
+          return "Recorded";
         } catch (error) {
           if (!isConflict(error) || conflicts >= MOST_CONFLICTS) throw error;
         }
       }
+    },
+
+    async kept(name, signal) {
+      return (await runtimes.get({ name }, { signal })).status?.rescues ?? [];
     },
   };
 }

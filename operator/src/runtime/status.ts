@@ -3,6 +3,7 @@ import type { Platform, Runtime, RuntimeHostStatus, RuntimeStatus, Sandbox } fro
 import { clip, LIMITS } from "@agentworlds/crds";
 import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
 import type { HostFacts } from "./contract.ts";
+import { isFull } from "./rescues.ts";
 
 /** What one host answered. */
 export type HostProbe =
@@ -108,6 +109,16 @@ function deriveConditions(
       ...(silent.length === 0
         ? { status: "True", reason: "AllHostsReachable", message: `${found.hosts.length} hosts answer` }
         : { status: "False", reason: "SomeHostsUnreachable", message: names }),
+      observedGeneration,
+    });
+  }
+  const { rescues = [] } = runtime.status ?? {};
+  if (isFull(rescues)) {
+    conditions.push({
+      type: "RescuesFull",
+      status: "True",
+      reason: "RescuesFull",
+      message: `${rescues.length} rescues are recorded and no more can be: what has to be kept beyond them stays on its host, stopped, and is recorded once there is room`,
       observedGeneration,
     });
   }

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Runtime, RuntimeRescue, Sandbox } from "@agentworlds/crds";
+import type { Runtime, RuntimeRescue, Sandbox, World } from "@agentworlds/crds";
 import { RUNTIMES, SANDBOXES } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
-import type { ListedCompute, ObservedCompute, RuntimeDriver } from "./contract.ts";
+import { captureName } from "../snapshot/docker-commit.ts";
+import type { ListedCapture, ListedCompute, ObservedCompute, RuntimeDriver } from "./contract.ts";
 import { RuntimeError } from "./errors.ts";
 import { memoryResource } from "./memory-resource.ts";
 import { createRuntimeRescues } from "./rescues.ts";
 import { sweepHost } from "./sweep.ts";
-import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.ts";
+import { at, runtimeOf, sandboxOf, T0, worldOf } from "./test-objects.ts";
 
 const DAY = 86_400;
 const container = (uid: string, boot: number, sandbox = uid): ListedCompute => ({
@@ -32,8 +33,24 @@ const rescueOf = (uid: string, since: number, host = "a"): RuntimeRescue => ({
   since: at(since),
 });
 
-/** The four calls a sweep makes; what happened to containers, in order. */
-function hostWith(containers: readonly ListedCompute[], states: Readonly<Record<string, ObservedCompute>> = {}) {
+const captureOf = (uid: string, createdAt = 0, operation = `operation-${uid}`): ListedCapture => ({
+  localName: captureName(operation),
+  operation,
+  owner: container(uid, 1).owner,
+  createdAt: T0 + createdAt * 1000,
+});
+const hibernating = (uid: string, operation: string): Sandbox => {
+  const { metadata, status } = session(uid, 1);
+  const facts = { verb: "Hibernate", reason: "DeadlinePassed", stage: "Captured", since: at(0), attempts: 0 } as const;
+  return sandboxOf({ metadata, status: { ...status, operation: { id: operation, ...facts } } });
+};
+
+/** The six calls a sweep makes; what happened to containers and captures, in order. */
+function hostWith(
+  containers: readonly ListedCompute[],
+  states: Readonly<Record<string, ObservedCompute>> = {},
+  captures: readonly ListedCapture[] = [],
+) {
   const calls: string[] = [];
   const never = (): never => {
     throw new TypeError("a sweep makes no such call");
@@ -49,11 +66,14 @@ function hostWith(containers: readonly ListedCompute[], states: Readonly<Record<
     thaw: never,
     commit: never,
     push: never,
-    forgetCommit: never,
+    forgetCommit: async (localName) => {
+      if (localName === captureName("in-use")) throw new RuntimeError("HostRefused", "image is being used");
+      calls.push(`forget ${localName}`);
+    },
     pruneImages: never,
     close: never,
     inspect: async (id) => states[id] ?? { state: "Running", startedAt: undefined },
-    listCaptures: async () => [],
+    listCaptures: async (installation) => captures.filter(({ owner }) => owner.installation === installation),
     list: async (installation) => containers.filter(({ owner }) => owner.installation === installation),
     stop: async (id) => void calls.push(`stop ${id}`),
     remove: async (id) => void calls.push(`remove ${id}`),
@@ -68,6 +88,10 @@ async function sweep(given: {
   rescues?: readonly RuntimeRescue[];
   rescueSeconds?: number;
   now?: number;
+  captures?: readonly ListedCapture[];
+  worlds?: readonly World[];
+  /** Rescues that the Runtime has by now, and the sweep's own view of it lacks. */
+  recordedSince?: readonly RuntimeRescue[];
 }) {
   const runtime: Runtime = runtimeOf({
     ...(given.rescueSeconds === undefined ? {} : { spec: { rescueSeconds: given.rescueSeconds } }),
@@ -75,19 +99,24 @@ async function sweep(given: {
   });
   const runtimes = memoryResource<Runtime>(RUNTIMES, [runtime]);
   const sandboxes = memoryResource<Sandbox>(SANDBOXES, given.sandboxes ?? []);
-  const { driver, calls } = hostWith(given.containers, given.states);
-  const over = await sweepHost({
+  const { driver, calls } = hostWith(given.containers, given.states, given.captures);
+  if (given.recordedSince) {
+    const rescues = [...(given.rescues ?? []), ...given.recordedSince];
+    runtimes.put({ ...runtime, status: { ...runtime.status, rescues } });
+  }
+  const { over, orphans } = await sweepHost({
     runtime,
     host: "a",
     driver,
     installation: "install",
     sandboxes,
+    worlds: { list: () => given.worlds ?? [] },
     rescues: createRuntimeRescues(runtimes),
     now: T0 + (given.now ?? 0) * 1000,
     log: silentLog,
     signal: new AbortController().signal,
   });
-  return { over, calls, recorded: runtimes.peek({ name: "local" })?.status.rescues ?? [] };
+  return { over, orphans, calls, recorded: runtimes.peek({ name: "local" })?.status.rescues ?? [] };
 }
 
 test("a container of a live session is left alone", async () => {
@@ -111,7 +140,8 @@ const orphans: [name: string, sandboxes: Sandbox[]][] = [
 ];
 for (const [name, sandboxes] of orphans) {
   test(`a container is stopped and kept, never removed, when ${name}`, async () => {
-    const { calls, recorded, over } = await sweep({ containers: [container("u1", 1)], sandboxes, now: 5 });
+    const { calls, recorded, over, orphans } = await sweep({ containers: [container("u1", 1)], sandboxes, now: 5 });
+    assert.deepEqual(orphans, [container("u1", 1)]);
     assert.deepEqual(calls, ["stop aw-u1-1"]);
     assert.deepEqual(over, []);
     assert.deepEqual(recorded, [
@@ -184,6 +214,7 @@ test("an API server that does not answer makes nobody an orphan", async () => {
       driver,
       installation: "install",
       sandboxes: failing,
+      worlds: { list: () => [] },
       rescues: createRuntimeRescues(memoryResource<Runtime>(RUNTIMES, [runtime])),
       now: T0,
       log: silentLog,
@@ -191,4 +222,84 @@ test("an API server that does not answer makes nobody an orphan", async () => {
     }),
   );
   assert.deepEqual(calls, []);
+});
+
+const OLD = 600;
+const needed: [name: string, given: Omit<Parameters<typeof sweep>[0], "containers">][] = [
+  ["it is the operation of its session", { sandboxes: [hibernating("u1", "operation-u1")] }],
+  ["a rescue names it", { rescues: [{ ...rescueOf("u1", 0, "b"), capture: captureName("operation-u1") }] }],
+  [
+    "a rescue of its operation was recorded a moment ago",
+    { recordedSince: [{ ...rescueOf("u1", 0), operation: "operation-u1" }] },
+  ],
+  ["it is younger than ten minutes", { now: OLD - 1 }],
+  [
+    "it is another installation's",
+    { captures: [{ ...captureOf("u1"), owner: { ...captureOf("u1").owner, installation: "other" } }] },
+  ],
+  [
+    "the rescue of a World names it",
+    {
+      worlds: [
+        worldOf({
+          status: {
+            rescues: [
+              {
+                operation: "another",
+                sandbox: { name: "u1", uid: "u1" },
+                runtime: "local",
+                host: "a",
+                computeId: "aw-u1-1",
+                capture: captureName("operation-u1"),
+                reason: "SnapshotFailed",
+                message: "",
+                since: at(0),
+              },
+            ],
+          },
+        }),
+      ],
+    },
+  ],
+  [
+    "the list of rescues is full, so that not all that is kept can be named",
+    { rescues: Array.from({ length: 64 }, (_, index) => rescueOf(`full-${index}`, OLD, "b")) },
+  ],
+];
+for (const [name, given] of needed)
+  test(`a capture stays when ${name}`, async () => {
+    const { calls } = await sweep({ containers: [], captures: [captureOf("u1")], now: OLD, ...given });
+    assert.deepEqual(calls, []);
+  });
+
+const unneeded: [name: string, sandboxes: Sandbox[]][] = [
+  ["its session does not exist", []],
+  ["its session has no operation", [session("u1", 1)]],
+  ["its session has another operation", [hibernating("u1", "another")]],
+];
+for (const [name, sandboxes] of unneeded)
+  test(`a capture goes when ${name} and no rescue names it`, async () => {
+    const { calls } = await sweep({ containers: [], captures: [captureOf("u1")], sandboxes, now: OLD });
+    assert.deepEqual(calls, [`forget ${captureName("operation-u1")}`]);
+  });
+
+test("a capture that somebody uses hinders no other", async () => {
+  const captures = [captureOf("u1", 0, "in-use"), captureOf("u2")];
+  const { calls } = await sweep({ containers: [], captures, now: OLD });
+  assert.deepEqual(calls, [`forget ${captureName("operation-u2")}`]);
+});
+
+test("the capture of a rescue goes with it when its time is over", async () => {
+  const rescue = { ...rescueOf("u1", 0), capture: captureName("operation-u1") };
+  const { calls, over } = await sweep({ containers: [], rescues: [rescue], now: DAY });
+  assert.deepEqual(calls, ["remove aw-u1-1", `forget ${captureName("operation-u1")}`]);
+  assert.deepEqual(over, [rescue]);
+});
+
+test("an orphan beyond a full list is stopped and kept, and written down by a sweep that finds room", async () => {
+  const full = Array.from({ length: 64 }, (_, index) => rescueOf(`full-${index}`, 0, "b"));
+  const beyond = await sweep({ containers: [container("u1", 1)], rescues: full });
+  assert.deepEqual([beyond.calls, beyond.orphans, beyond.recorded.length], [["stop aw-u1-1"], [], 64]);
+  const later = await sweep({ containers: [container("u1", 1)], rescues: full.slice(1) });
+  assert.deepEqual(later.orphans, [container("u1", 1)]);
 });

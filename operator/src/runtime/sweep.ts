@@ -1,13 +1,15 @@
 /**
- * Containers that no Sandbox accounts for. They may hold unpublished work, so they are stopped, written down as a rescue, and
- * removed only after the Runtime's `rescueSeconds` (DESIGN §4.3).
+ * What is on a host that no Sandbox accounts for. A container may hold unpublished work, so it is stopped, written down as a
+ * rescue, and removed only after the Runtime's `rescueSeconds` (DESIGN §4.3). A capture is a copy of what a container held,
+ * and goes once neither an operation nor a rescue names it.
  */
-import type { Runtime, RuntimeRescue, Sandbox } from "@agentworlds/crds";
+import type { Runtime, RuntimeRescue, Sandbox, World } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import type { Log } from "../reconciler/log.ts";
-import type { ListedCompute, RuntimeDriver } from "./contract.ts";
-import type { RuntimeRescues } from "./rescues.ts";
+import type { ComputeOwner, ListedCapture, ListedCompute, RuntimeDriver } from "./contract.ts";
+import { isRuntimeError } from "./errors.ts";
+import { isFull, type RuntimeRescues } from "./rescues.ts";
 
 export interface SweepContext {
   readonly runtime: Runtime;
@@ -15,57 +17,94 @@ export interface SweepContext {
   readonly driver: RuntimeDriver;
   readonly installation: string;
   readonly sandboxes: ResourceClient<Sandbox>;
+  readonly worlds: { list(): readonly World[] };
   readonly rescues: RuntimeRescues;
   readonly now: number;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
 
-/** Quarantines what is an orphan on one host, and removes rescues whose time is over. Returns the rescues that are over. */
-export async function sweepHost(sweep: SweepContext): Promise<readonly RuntimeRescue[]> {
+export interface Swept {
+  /** Rescues whose time is over; their containers and captures are gone. */
+  readonly over: readonly RuntimeRescue[];
+  /** Containers that were written down as orphans. */
+  readonly orphans: readonly ListedCompute[];
+}
+
+/** A capture may be younger than what was read of its Sandbox. */
+const CAPTURE_MIN_AGE_MS = 600_000;
+
+/** Quarantines the orphans of one host, removes rescues whose time is over, and captures that nobody names. */
+export async function sweepHost(sweep: SweepContext): Promise<Swept> {
   const { runtime, host, driver, signal } = sweep;
   const kept = (runtime.status?.rescues ?? []).filter((rescue) => rescue.host === host);
+  const orphans: ListedCompute[] = [];
   for (const compute of await driver.list(sweep.installation, signal)) {
     if (kept.some((rescue) => rescue.computeId === compute.id)) continue;
-    if (!(await isAccountedFor(sweep, compute))) await quarantine(sweep, compute);
+    if (await isAccountedFor(sweep, compute)) continue;
+    if (await quarantine(sweep, compute)) orphans.push(compute);
   }
   const over = kept.filter((rescue) => isOver(rescue, runtime, sweep.now));
-  for (const rescue of over) {
-    signal.throwIfAborted();
-    await driver.remove(rescue.computeId, signal);
-    sweep.log.warn(
-      { host, computeId: rescue.computeId, operation: rescue.operation },
-      "rescued work was removed: its time is over",
-    );
+  for (const rescue of over) await removeRescue(sweep, rescue);
+  for (const capture of await driver.listCaptures(sweep.installation, signal)) {
+    if (await isNeeded(sweep, capture)) continue;
+    await removeCapture(sweep, capture.localName);
   }
-  return over;
+  return { over, orphans };
 }
 
 const isOver = (rescue: RuntimeRescue, runtime: Runtime, now: number): boolean =>
   now >= Date.parse(rescue.since) + (runtime.spec.rescueSeconds ?? 86_400) * 1000;
+
+async function removeRescue(sweep: SweepContext, rescue: RuntimeRescue): Promise<void> {
+  const { driver, host, log, signal } = sweep;
+  const { computeId, operation, capture } = rescue;
+  signal.throwIfAborted();
+  await driver.remove(computeId, signal);
+  if (capture !== undefined) await removeCapture(sweep, capture);
+  log.warn({ host, computeId, operation, capture }, "rescued work was removed: its time is over");
+}
+
+/** One that somebody made a container of, to look into it, is refused by the host: a later sweep finds it again. */
+async function removeCapture({ driver, host, log, signal }: SweepContext, localName: string): Promise<void> {
+  signal.throwIfAborted();
+  try {
+    await driver.forgetCommit(localName, signal);
+    log.info({ host, capture: localName }, "a capture that nobody needs was removed");
+  } catch (error) {
+    if (!isRuntimeError(error, "HostRefused")) throw error;
+    log.warn({ host, capture: localName, err: error }, "a capture that nobody needs cannot be removed yet");
+  }
+}
 
 /**
  * A fresh read decides, not the cache: intent is recorded before a container is made, so a container that was listed and is
  * not in its Sandbox's status now belongs to nobody.
  */
 async function isAccountedFor(sweep: SweepContext, { owner, id }: ListedCompute): Promise<boolean> {
+  return (await sandboxOf(sweep, owner))?.status?.compute?.id === id;
+}
+
+/** The Sandbox as it is stored now; undefined when it is gone or another one has its name. */
+async function sandboxOf(sweep: SweepContext, owner: ComputeOwner): Promise<Sandbox | undefined> {
   try {
     const sandbox = await sweep.sandboxes.get(
       { namespace: owner.namespace, name: owner.sandbox },
       { signal: sweep.signal },
     );
-    return sandbox.metadata.uid === owner.sandboxUid && sandbox.status?.compute?.id === id;
+    return sandbox.metadata.uid === owner.sandboxUid ? sandbox : undefined;
   } catch (error) {
-    if (isNotFound(error)) return false;
+    if (isNotFound(error)) return undefined;
     throw error;
   }
 }
 
-async function quarantine(sweep: SweepContext, { owner, id }: ListedCompute): Promise<void> {
+/** Returns whether it was written down by this call. */
+async function quarantine(sweep: SweepContext, { owner, id }: ListedCompute): Promise<boolean> {
   const { driver, signal } = sweep;
-  if ((await driver.inspect(id, signal)).state === "Absent") return;
+  if ((await driver.inspect(id, signal)).state === "Absent") return false;
   await driver.stop(id, signal);
-  await sweep.rescues.record(
+  const outcome = await sweep.rescues.record(
     sweep.runtime.metadata.name,
     {
       operation: `orphan-${owner.sandboxUid}-${owner.boot}`,
@@ -79,5 +118,23 @@ async function quarantine(sweep: SweepContext, { owner, id }: ListedCompute): Pr
     },
     signal,
   );
+  if (outcome !== "Recorded") return false;
   sweep.log.warn({ host: sweep.host, computeId: id, sandbox: owner.sandbox }, "an orphaned container was quarantined");
+  return true;
+}
+
+/**
+ * In this order: a rescue is written down before its Sandbox forgets the operation, so whoever does not see the operation any
+ * more sees the rescue. A full list cannot name everything that is kept.
+ */
+async function isNeeded(sweep: SweepContext, capture: ListedCapture): Promise<boolean> {
+  if (sweep.now - capture.createdAt < CAPTURE_MIN_AGE_MS) return true;
+  const sandbox = await sandboxOf(sweep, capture.owner);
+  if (sandbox?.status?.operation?.id === capture.operation) return true;
+  const rescues = await sweep.rescues.kept(sweep.runtime.metadata.name, sweep.signal);
+  if (isFull(rescues)) return true;
+  const onWorlds = sweep.worlds.list().flatMap((world) => world.status?.rescues ?? []);
+  return [...rescues, ...onWorlds].some(
+    (rescue) => rescue.operation === capture.operation || rescue.capture === capture.localName,
+  );
 }

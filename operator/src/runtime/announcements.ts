@@ -1,0 +1,83 @@
+/** What changed with a Runtime, as Events; their reasons are those of its conditions. Nothing is said twice. */
+import type { Runtime, RuntimeRescue } from "@agentworlds/crds";
+import { findCondition } from "../reconciler/conditions.ts";
+import type { ListedCompute } from "./contract.ts";
+
+export interface RuntimeEvent {
+  readonly type: "Normal" | "Warning";
+  readonly reason: string;
+  /** What the operator did or tried, PascalCase. */
+  readonly action: string;
+  readonly message: string;
+}
+
+/** Emits a Kubernetes Event about a Runtime. Never fails the pass. */
+export type AnnounceRuntime = (about: { kind: "Runtime"; object: Runtime }, event: RuntimeEvent) => void;
+
+/** Says what differs between the Runtime before a pass and as that pass has stored it. */
+export function announceChanges(
+  announce: AnnounceRuntime,
+  change: { readonly before: Runtime; readonly after: Runtime; readonly over: readonly RuntimeRescue[] },
+): void {
+  const events = [...hostEvents(change.before, change.after), ...rescueEvents(change)];
+  for (const event of events) announce({ kind: "Runtime", object: change.after }, event);
+}
+
+/** A container that nobody accounts for was stopped and written down. */
+export function announceOrphan(
+  announce: AnnounceRuntime,
+  runtime: Runtime,
+  { host, orphan }: { host: string; orphan: ListedCompute },
+): void {
+  const { namespace, sandbox } = orphan.owner;
+  announce(
+    { kind: "Runtime", object: runtime },
+    {
+      type: "Warning",
+      reason: "Orphaned",
+      action: "Sweep",
+      message: `container ${orphan.id} on ${host}, of Sandbox ${namespace}/${sandbox}, belongs to nobody: it is stopped and kept`,
+    },
+  );
+}
+
+const silentHosts = (runtime: Runtime): ReadonlySet<string> =>
+  new Set((runtime.status?.hosts ?? []).filter((host) => host.state === "Unreachable").map((host) => host.name));
+
+function hostEvents(before: Runtime, after: Runtime): RuntimeEvent[] {
+  const was = silentHosts(before);
+  const is = silentHosts(after);
+  const fallen = [...is].filter((name) => !was.has(name));
+  const present = new Set(after.status?.hosts?.map((host) => host.name));
+  const returned = [...was].filter((name) => !is.has(name) && present.has(name));
+  if (fallen.length === 0 && returned.length === 0) return [];
+  const changes = [
+    ...(fallen.length > 0 ? [`no answer any more from ${fallen.join(", ")}`] : []),
+    ...(returned.length > 0 ? [`${returned.join(", ")} answers again`] : []),
+  ];
+  const message = `${changes.join("; ")}; ${after.status?.hostsReachable ?? "0"} hosts answer`;
+  if (is.size === 0) return [{ type: "Normal", reason: "AllHostsReachable", action: "Probe", message }];
+  const reason = is.size === present.size ? "NoHostReachable" : "SomeHostsUnreachable";
+  return [{ type: "Warning", reason, action: "Probe", message }];
+}
+
+function rescueEvents({
+  before,
+  after,
+  over,
+}: {
+  readonly before: Runtime;
+  readonly after: Runtime;
+  readonly over: readonly RuntimeRescue[];
+}): RuntimeEvent[] {
+  const events: RuntimeEvent[] = over.map((rescue) => ({
+    type: "Warning",
+    reason: "RescueOver",
+    action: "Sweep",
+    message: `what was kept of Sandbox ${rescue.namespace}/${rescue.sandbox.name} on ${rescue.host} as ${rescue.computeId} is removed: its time is over`,
+  }));
+  const full = findCondition(after.status?.conditions, "RescuesFull");
+  if (full && !findCondition(before.status?.conditions, "RescuesFull"))
+    events.push({ type: "Warning", reason: "RescuesFull", action: "Sweep", message: full.message });
+  return events;
+}
