@@ -247,7 +247,7 @@ const needed: [name: string, given: Omit<Parameters<typeof sweep>[0], "container
               {
                 operation: "another",
                 sandbox: { name: "u1", uid: "u1" },
-                runtime: "local",
+                runtime: "elsewhere",
                 host: "a",
                 computeId: "aw-u1-1",
                 capture: captureName("operation-u1"),
@@ -302,4 +302,16 @@ test("an orphan beyond a full list is stopped and kept, and written down by a sw
   assert.deepEqual([beyond.calls, beyond.orphans, beyond.recorded.length], [["stop aw-u1-1"], [], 64]);
   const later = await sweep({ containers: [container("u1", 1)], rescues: full.slice(1) });
   assert.deepEqual(later.orphans, [container("u1", 1)]);
+});
+
+test("a rescue that only its World names is recorded once there is room, so that its time can end", async () => {
+  const { namespace: _, ...facts } = rescueOf("u1", 0);
+  const worlds = [
+    worldOf({ metadata: { name: "w", namespace: "team" }, status: { rescues: [{ ...facts, runtime: "local" }] } }),
+  ];
+  const { recorded, orphans } = await sweep({ containers: [container("u1", 1)], worlds });
+  assert.deepEqual(recorded, [{ ...rescueOf("u1", 0), world: "w" }]);
+  assert.deepEqual(orphans, [], "what a World names is no orphan");
+  const again = await sweep({ containers: [], worlds, rescues: recorded });
+  assert.deepEqual(again.recorded, recorded);
 });

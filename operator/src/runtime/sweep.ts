@@ -38,6 +38,7 @@ const CAPTURE_MIN_AGE_MS = 600_000;
 export async function sweepHost(sweep: SweepContext): Promise<Swept> {
   const { runtime, host, driver, signal } = sweep;
   const kept = (runtime.status?.rescues ?? []).filter((rescue) => rescue.host === host);
+  await recordWhatWorldsName(sweep);
   const orphans: ListedCompute[] = [];
   for (const compute of await driver.list(sweep.installation, signal)) {
     if (kept.some((rescue) => rescue.computeId === compute.id)) continue;
@@ -51,6 +52,22 @@ export async function sweepHost(sweep: SweepContext): Promise<Swept> {
     await removeCapture(sweep, capture.localName);
   }
   return { over, orphans };
+}
+
+/**
+ * A rescue that found the Runtime's list full, or no Runtime, is named by its World alone, which it holds: only the Runtime's
+ * record ends that one day.
+ */
+async function recordWhatWorldsName({ runtime, host, worlds, rescues, signal }: SweepContext): Promise<void> {
+  const { name } = runtime.metadata;
+  const recorded = new Set(runtime.status?.rescues?.map((rescue) => rescue.operation));
+  for (const world of worlds.list()) {
+    for (const { runtime: keeper, ...rescue } of world.status?.rescues ?? []) {
+      if (keeper !== name || rescue.host !== host || recorded.has(rescue.operation)) continue;
+      const { namespace = "", name: worldName } = world.metadata;
+      await rescues.record(name, { ...rescue, namespace, world: worldName }, signal);
+    }
+  }
 }
 
 const isOver = (rescue: RuntimeRescue, runtime: Runtime, now: number): boolean =>
