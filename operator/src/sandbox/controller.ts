@@ -10,7 +10,7 @@ import { admit } from "./phases/admit.ts";
 import { hibernate } from "./phases/hibernate.ts";
 import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
-import { judge, observe, resolveWorld } from "./phases/resolve.ts";
+import { adoptCapture, judge, observe, resolveWorld } from "./phases/resolve.ts";
 import { watchDeadline } from "./phases/watch-deadline.ts";
 import { recordProgress, SandboxGone } from "./record.ts";
 import type { SandboxDependencies, SandboxScope } from "./scope.ts";
@@ -20,6 +20,7 @@ import { deriveSandboxStatus } from "./status.ts";
 const phases: readonly Phase<SandboxScope>[] = [
   resolveWorld, // which World; is it still the one this session booted from
   observe, // what the host says of the container
+  adoptCapture, // the container is gone, but its capture may be there
   rescueOverdue, // a silent host may not hold a deletion for ever
   judge, // the one decision: boot, run, snapshot, end, lost, asleep, finished
   acknowledgeLoss, // the container is gone: say so

@@ -48,7 +48,15 @@ export class MemoryHost {
       readFile: never,
       writeFile: never,
       list: never,
-      listCaptures: never,
+      listCaptures: () =>
+        effects.read(async () =>
+          [...this.commits.keys()].map((localName) => ({
+            localName,
+            operation: localName.split(":")[1] ?? "",
+            owner: { installation: "install", namespace: "team", sandbox: "one", sandboxUid: "sandbox-uid", boot: 1 },
+            createdAt: 0,
+          })),
+        ),
       pruneImages: never,
       close: never,
       inspect: (id) => effects.read(async () => this.#inspect(id)),

@@ -93,6 +93,25 @@ test("a failed hibernation that is overruled leaves nothing of itself in the ope
   assert.equal(parts.world().status.pending, undefined);
 });
 
+test("a container that vanishes after its capture, before that was recorded, is not lost: the capture is published", async () => {
+  const parts = await readyWithWork();
+  parts.registry.failing.set(parts.sandbox()?.status.bootedFrom?.digest ?? "", "Unavailable");
+  parts.change((sandbox) => ({ ...sandbox, spec: { ...sandbox.spec, mode: "Hibernated" } }));
+  await parts.until("captured", () => parts.host.commits.size === 1);
+  // As if the operator had ended between the capture and the record of it.
+  parts.change((sandbox) => {
+    const { operation } = sandbox.status;
+    return operation
+      ? { ...sandbox, status: { ...sandbox.status, operation: { ...operation, stage: "Frozen" } } }
+      : sandbox;
+  });
+  parts.host.containers.clear();
+  parts.registry.failing.clear();
+  await parts.until("Hibernated", () => isTrue(parts.sandbox()?.status.conditions, "Hibernated"));
+  assert.equal(parts.sandbox()?.status.lastEnding?.outcome, "Published");
+  assert.deepEqual(parts.host.worked(parts.world().status.head?.digest ?? ""), ["base", "one"]);
+});
+
 test("a hold without a slot ends in the pass that finds out, also when an earlier operator took it", async () => {
   const parts = await memoryParts({});
   parts.changeWorld((world) => ({

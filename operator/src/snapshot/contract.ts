@@ -24,6 +24,11 @@ export interface UploadedCapture {
 export interface SnapshotMechanism {
   /** Takes the filesystem as it stands. The caller has frozen the session; afterwards it may be thawed or removed. */
   capture(request: CaptureRequest, signal: AbortSignal): Promise<void>;
+  /** Whether an earlier try of this operation has captured already; the container itself may be gone since. */
+  isCaptured(
+    capture: Pick<CaptureRequest, "operation" | "driver"> & { readonly installation: string },
+    signal: AbortSignal,
+  ): Promise<boolean>;
   /** Brings the captured layers into the repository. No manifest of the product is written here. */
   upload(request: CaptureRequest, signal: AbortSignal): Promise<UploadedCapture>;
   /** Drops what `capture` and `upload` left behind for this operation. Nothing left is a success. */

@@ -21,6 +21,11 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
       await request.driver.commit(request.computeId, captureName(request.operation), signal);
     },
 
+    async isCaptured({ operation, driver, installation }, signal) {
+      const captures = await driver.listCaptures(installation, signal);
+      return captures.some((capture) => capture.operation === operation);
+    },
+
     async upload(request: CaptureRequest, signal): Promise<UploadedCapture> {
       const tag = captureTag(request.operation);
       await request.driver.push(
