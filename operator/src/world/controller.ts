@@ -84,7 +84,9 @@ function announceChanges(
   for (const { type, status, reason, message } of after) {
     const known = findCondition(before, type);
     const isNew = known?.status !== status || known.reason !== reason;
-    const isTold = type === "HeadAvailable" ? known !== undefined || status !== "True" : isProblem(scope, type);
+    // That a World was looked at for the first time and all is well is no news.
+    const isSeen = known !== undefined && known.reason !== "NotLookedAt";
+    const isTold = type === "HeadAvailable" ? isSeen || status === "False" : isProblem(scope, type);
     if (!isNew || !isTold) continue;
     const isGood = type === "HeadAvailable" && status === "True";
     scope.dependencies.announce(

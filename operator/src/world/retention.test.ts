@@ -1,8 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { versionOf } from "../runtime/test-objects.ts";
-import { judgeRetention, type RetentionInput } from "./retention.ts";
+import { at, versionOf } from "../runtime/test-objects.ts";
+import {
+  judgeRetention,
+  MOST_PRUNED,
+  type PrunedVersion,
+  type RetentionInput,
+  roomForPruned,
+  withPruned,
+} from "./retention.ts";
 
 const five = [0, 1, 2, 3, 4].map((number) => versionOf(number));
 const given: RetentionInput = { versions: five, headVersion: 4, keepVersions: 2, pinned: [], inUse: new Set() };
@@ -80,6 +87,33 @@ test("whatever is pinned and used: nothing protected goes, no kept version loses
           "each exception is named",
         );
       }
+    }),
+  );
+});
+
+const entry = (version: number, isDeleted: boolean): PrunedVersion => ({
+  version,
+  digest: versionOf(version).digest,
+  prunedAt: at(version),
+  reason: "BeyondKeepVersions",
+  ...(isDeleted ? { deletedAt: at(version + 1) } : {}),
+});
+
+test("an entry whose manifest is still to be deleted is never pushed off the list; confirmed ones make room, oldest first", () => {
+  const list = fc.array(fc.boolean(), { maxLength: MOST_PRUNED });
+  fc.assert(
+    fc.property(list, fc.nat(80), (deleted, wish) => {
+      const pruned = deleted.map((isDeleted, index) => entry(index, isDeleted));
+      const leaving = Array.from({ length: Math.min(wish, roomForPruned(pruned)) }, (_, index) =>
+        versionOf(100 + index),
+      );
+      const after = withPruned(pruned, leaving, at(9));
+      assert.ok(after.length <= MOST_PRUNED);
+      const numbers = new Set(after.map(({ version }) => version));
+      for (const due of pruned.filter(({ deletedAt }) => deletedAt === undefined)) assert.ok(numbers.has(due.version));
+      for (const { version } of leaving) assert.ok(numbers.has(version));
+      const dropped = pruned.filter(({ version }) => !numbers.has(version));
+      assert.equal(dropped.length, Math.max(0, pruned.length + leaving.length - MOST_PRUNED), "no more than needed");
     }),
   );
 });

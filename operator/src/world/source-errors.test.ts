@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { RegistryError, type RegistryErrorCode } from "../registry/errors.ts";
-import { explainSourceErrors } from "./source-errors.ts";
+import { TargetRegistryError } from "../registry/sources.ts";
+import { explainOwnRegistryErrors, explainSourceErrors } from "./source-errors.ts";
 
 const explained = async (error: unknown): Promise<unknown> => {
   try {
@@ -49,6 +50,30 @@ for (const [code, reason] of stalls) {
     assert.equal(error.reason, reason);
     assert.match(error.message, /ghcr\.io\/acme\/tools:1/);
     assert.ok((error.remediation ?? "").length > 0);
+  });
+}
+
+const ours: [code: RegistryErrorCode, reason: string][] = [
+  ["Unavailable", "RegistryUnavailable"],
+  ["DigestMismatch", "RegistryUnavailable"],
+  ["Unauthorized", "RegistryRefused"],
+  ["Refused", "RegistryRefused"],
+  ["NotFound", "RegistryRefused"],
+  ["Malformed", "RegistryRefused"],
+];
+for (const [code, reason] of ours) {
+  test(`${code} of the installation's own registry is no property of the image: ${reason} waits and heals`, async () => {
+    const cause = new RegistryError(code, "no");
+    const ofCopy = await explained(new TargetRegistryError(cause));
+    const ofPublishing = await explainOwnRegistryErrors("publishing version 0", () => Promise.reject(cause)).catch(
+      (error: unknown) => error,
+    );
+    for (const error of [ofCopy, ofPublishing]) {
+      assert.ok(error instanceof Waiting, String(error));
+      assert.equal(error.reason, reason);
+      assert.match(error.message, /the installation's registry/);
+      assert.match(error.remediation ?? "", /tried again/);
+    }
   });
 }
 

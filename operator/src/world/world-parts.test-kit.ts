@@ -1,0 +1,137 @@
+/** Everything the World controller works with, in memory: a World with versions in a registry, and one pass at a time. */
+import type { Runtime, Sandbox, World, WorldVersion } from "@agentworlds/crds";
+import { NAMESPACES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
+import { silentLog } from "../reconciler/log.ts";
+import { Terminal, Waiting } from "../reconciler/policy.ts";
+import type { ReconcileResult } from "../reconciler/reconcile.ts";
+import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
+import { MEDIA_TYPES } from "../registry/contract.ts";
+import { digestOf } from "../registry/digest.ts";
+import { installationRegistry, worldRepository } from "../registry/installation.ts";
+import { memoryResource } from "../runtime/memory-resource.ts";
+import { sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.ts";
+import { MemoryRegistry } from "../snapshot/memory-registry.ts";
+import { reconcileWorlds } from "./controller.ts";
+import type { AnnouncedEvent, ComputeOf, NamespaceObject } from "./scope.ts";
+import { createWorldStatusWriter, WORLD_FINALIZER } from "./status-writer.ts";
+
+const REF = { namespace: "team", name: "lab" };
+export const REPOSITORY = worldRepository("worlds", {
+  installation: "install",
+  namespace: "team",
+  world: "lab",
+  uid: "world-uid",
+});
+
+/** How a pass ended. */
+export type PassEnd = ReconcileResult | Waiting | Terminal;
+
+/** A World whose versions `0…newest` are in the registry, untagged. */
+export function worldParts(
+  options: {
+    newest?: number;
+    world?: Parameters<typeof worldOf>[0];
+    sandboxes?: readonly Parameters<typeof sandboxOf>[0][];
+    runtimes?: readonly Runtime[];
+    compute?: () => ReturnType<ComputeOf>;
+    deletionDeadlineMs?: number;
+  } = {},
+) {
+  const clock = createTestClock(T0);
+  const registry = new MemoryRegistry();
+  const versions: WorldVersion[] = [];
+  for (let number = 0; number <= (options.newest ?? 2); number++) {
+    const bytes = new TextEncoder().encode(JSON.stringify({ mediaType: MEDIA_TYPES.ociManifest, number }));
+    registry.manifests.set(digestOf(bytes), bytes);
+    versions.push(versionOf(number, { digest: digestOf(bytes) }));
+  }
+  const head = versions.at(-1) ?? versionOf(0);
+  const worlds = memoryResource<World>(WORLDS, [
+    worldOf({
+      ...options.world,
+      metadata: { generation: 1, ...options.world?.metadata },
+      status: {
+        repository: `127.0.0.1:5055/${REPOSITORY}`,
+        genesis: { image: "busybox:1", digest: head.digest, platform: "linux/amd64" },
+        head: { version: head.version, digest: head.digest, image: `127.0.0.1:5055/${REPOSITORY}@${head.digest}` },
+        versions,
+        nextVersion: head.version + 1,
+        ...options.world?.status,
+      },
+    }),
+  ]);
+  const sandboxes = memoryResource<Sandbox>(SANDBOXES, (options.sandboxes ?? []).map(sandboxOf));
+  const namespaces = memoryResource<NamespaceObject>(NAMESPACES, [
+    { metadata: { name: "team", uid: "namespace-uid", resourceVersion: "1" } },
+  ]);
+  const runtimes = [...(options.runtimes ?? [])];
+  const events: AnnouncedEvent[] = [];
+  let cachedSandboxes: readonly Sandbox[] | undefined;
+  let cachedWorld: World | undefined;
+  const reconcile = reconcileWorlds({
+    installation: "install",
+    writer: createWorldStatusWriter(worlds),
+    worlds: { get: () => cachedWorld ?? worlds.peek(REF), list: () => [] },
+    sandboxes: { get: () => undefined, list: () => cachedSandboxes ?? [...peekAll()] },
+    sandboxClient: sandboxes,
+    runtimes: { get: (name) => runtimes.find((runtime) => runtime.metadata.name === name), list: () => runtimes },
+    namespaces,
+    registry: installationRegistry({ client: registry.client, prefix: "worlds" }),
+    sources: {
+      copyInto: () => Promise.reject(new TypeError("this World has its genesis")),
+      resolve: () => Promise.reject(new TypeError("the World controller resolves nothing")),
+      pin: () => "",
+    },
+    computeOf: options.compute ?? (async () => "none"),
+    announce: (_about, event) => void events.push(event),
+    log: silentLog,
+    limits: { deletionDeadlineMs: options.deletionDeadlineMs ?? 600_000 },
+  });
+
+  function* peekAll(): Iterable<Sandbox> {
+    for (const one of options.sandboxes ?? []) {
+      const { name, namespace } = sandboxOf(one).metadata;
+      const found = sandboxes.peek({ name, ...(namespace === undefined ? {} : { namespace }) });
+      if (found) yield found;
+    }
+  }
+
+  return {
+    clock,
+    registry,
+    worlds,
+    sandboxes,
+    runtimes,
+    events,
+    versions,
+    head,
+    /** The caches show this from now on, whatever is stored. */
+    showCached(shown: { sandboxes?: readonly Sandbox[]; world?: World }): void {
+      cachedSandboxes = shown.sandboxes;
+      cachedWorld = shown.world;
+    },
+    world: (): World | undefined => worlds.peek(REF),
+    change(edit: (world: World) => World): void {
+      const found = worlds.peek(REF);
+      if (found) worlds.put(edit(found));
+    },
+    condition: (type: string) => worlds.peek(REF)?.status.conditions?.find((condition) => condition.type === type),
+    reasons: () => events.map(({ reason }) => reason),
+    /** One pass as the loop makes it; what the API server does to a deleted World without finalizers is done after it. */
+    async pass(): Promise<PassEnd> {
+      try {
+        const context = { signal: new AbortController().signal, clock, reconcileId: "test" };
+        return await reconcile("team/lab", context);
+      } catch (error) {
+        if (error instanceof Waiting || error instanceof Terminal) return error;
+        throw error;
+      } finally {
+        const metadata = worlds.peek(REF)?.metadata;
+        if (metadata?.deletionTimestamp && !metadata.finalizers?.length) worlds.drop(REF);
+      }
+    },
+  };
+}
+
+/** Fields of a World that is being deleted and has this controller's finalizer. */
+export const deleting = { deletionTimestamp: new Date(T0).toISOString(), finalizers: [WORLD_FINALIZER] };
