@@ -133,7 +133,7 @@ async function handleFailure(scope: SandboxScope, error: unknown): Promise<Phase
 }
 
 const snapshotFailed = (operation: SandboxOperation, waitMs: number, cause?: unknown): Waiting =>
-  new Waiting("SnapshotFailed", {
+  new Waiting("PublishFailed", {
     message: `attempt ${operation.attempts} to publish: ${operation.lastError ?? "unknown"}`,
     remediation: "the container is kept with its work; it is tried again",
     afterMs: waitMs,
