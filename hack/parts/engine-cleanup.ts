@@ -1,4 +1,4 @@
-import { readdir, readFile, rm, rmdir, stat } from "node:fs/promises";
+import { readdir, readFile, rm, rmdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { defaultCacheDirectory } from "./binaries.ts";
 import { identify, isAlive, type ProcessIdentity } from "./directory.ts";
@@ -97,6 +97,7 @@ async function endProcesses(directory: string, state: EngineState, signal: Abort
   for (const find of [() => processesWithArgument(directory), () => processesInCgroup(state.cgroupParent)]) {
     await eventually(
       async () => {
+        await thaw(state.cgroupParent);
         const alive = await find();
         for (const one of alive) await kill(one);
         return alive.length === 0;
@@ -138,6 +139,19 @@ async function processesInCgroup(parent: string): Promise<ProcessIdentity[]> {
     }
   }
   return found;
+}
+
+/** A paused container's processes take no signal, SIGKILL included, until their group is thawed (cgroup v1). */
+async function thaw(parent: string): Promise<void> {
+  for (const group of await cgroupsBelow(parent)) {
+    const path = join(group, "freezer.state");
+    if ((await readGone(path)).trim() !== "FROZEN") continue;
+    try {
+      await writeFile(path, "THAWED");
+    } catch (error) {
+      if (systemErrorCode(error) !== "ENOENT") throw error;
+    }
+  }
 }
 
 async function unmountBelow(directory: string, signal: AbortSignal): Promise<void> {
