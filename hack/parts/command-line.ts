@@ -13,7 +13,9 @@ export async function runCommandLine(
   }
   try {
     process.exitCode = await main(process.argv.slice(2), stop.signal);
-  } catch (error) {
+  } catch (thrown) {
+    // Once asked to stop, whatever broke off is a consequence of that.
+    const error: unknown = stop.signal.aborted ? stop.signal.reason : thrown;
     process.exitCode = error instanceof Interrupted ? exitCodeOf(error.signal) : 1;
     process.stderr.write(`${sentence(error)}\n`);
   }

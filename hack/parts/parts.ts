@@ -4,6 +4,7 @@ import { type BaseImageName, loadBaseImage, unloadBaseImage } from "./base-image
 import { type ControlPlane, startControlPlane } from "./control-plane.ts";
 import { identify, type ProcessIdentity } from "./directory.ts";
 import { type Engine, startEngine } from "./engine.ts";
+import { rememberEngine } from "./engine-residue.ts";
 import { PartFailed } from "./errors.ts";
 import type { PartsFile } from "./parts-file.ts";
 import { type Registry, startRegistry } from "./registry.ts";
@@ -40,6 +41,8 @@ export async function startParts(options: PartsOptions): Promise<Parts> {
     }),
     startControlPlane({ ...at("control-plane"), signal }),
   );
+  // An engine that is not ours is left as it was found.
+  if (!engine.private) undo.use(await rememberEngine(engine.dockerHost, { registryHost: registry.host, signal }));
   const baseImages: Record<string, string> = {};
   for (const name of options.baseImages) {
     const target = { dockerHost: engine.dockerHost, registry };

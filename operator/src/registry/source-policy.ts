@@ -53,7 +53,7 @@ export function judgeReference(policy: SourcePolicy, reference: ImageReference):
   if (own?.registries.some((name) => canonicalRegistry(name) === registry)) {
     const prefix = own.prefix === "" ? "" : `${own.prefix}/`;
     if (reference.repository.startsWith(prefix)) {
-      return refused("the repositories of this installation are read by from.world and from.repository only");
+      return refused("the repositories of this installation hold Worlds and are no image source");
     }
   }
   return judgeRegistry(policy, new URL(`https://${registry}`));

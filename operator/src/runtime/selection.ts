@@ -53,7 +53,7 @@ function selectByName(runtimes: readonly Runtime[], name: string): RuntimeVerdic
     kind: "missing",
     reason: "RuntimeNotFound",
     message: `Runtime ${name} does not exist`,
-    remediation: "create it, or name another in spec.runtime",
+    remediation: "create it, or create this object anew with another Runtime",
   };
 }
 

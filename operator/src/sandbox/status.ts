@@ -93,7 +93,9 @@ function admission(state: SessionState, failure: ExplainedFailure | undefined): 
     ];
   }
   if (state === "asleep" || state === "closed") return [];
-  return [{ type: "Admitted", status: "True", ...said("Admitted", "the World is held and a slot is taken") }];
+  return [
+    { type: "Admitted", status: "True", ...said("Admitted", "a slot is taken, and the World is held if there is one") },
+  ];
 }
 
 /** "Hibernated" is said only when the last boot's work was read back, or there was none to save. */

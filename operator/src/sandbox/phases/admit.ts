@@ -128,7 +128,7 @@ function versionOf(scope: SandboxScope, world: World): VersionPointer {
   if (!found) {
     throw new Terminal("VersionNotFound", {
       message: `World ${world.metadata.name} has no version ${wanted}`,
-      remediation: `it has ${status.versions?.map((version) => version.version).join(", ")}`,
+      remediation: `create a Sandbox that names one of ${status.versions?.map((version) => version.version).join(", ")}, or none`,
     });
   }
   if (found.version !== status.head?.version && scope.sandbox.spec.closePolicy !== "Discard") {

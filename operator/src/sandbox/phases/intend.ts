@@ -1,6 +1,6 @@
 /** The intent to snapshot or to end, won by compare-and-swap before anything is frozen (DESIGN §4.4, §4.5). */
 import { randomUUID } from "node:crypto";
-import type { SandboxOperation, SandboxRequest, SandboxRequestResult } from "@agentworlds/crds";
+import type { Sandbox, SandboxOperation, SandboxRequest, SandboxRequestResult } from "@agentworlds/crds";
 import { dropCapture } from "../capture.ts";
 import { openRequests, type SessionGoal } from "../judge.ts";
 import { causeOf, SNAPSHOT_REQUESTED } from "../operation.ts";
@@ -8,6 +8,7 @@ import { committedVersion, type PublishedVersion, publishedFields } from "../pub
 import { isoNow, recordIntent, recordProgress } from "../record.ts";
 import { answer } from "../requests.ts";
 import type { SandboxScope } from "../scope.ts";
+import { deriveSandboxStatus } from "../status.ts";
 
 type OperationGoal = Extract<SessionGoal, { kind: "end" | "snapshot" }>;
 
@@ -47,8 +48,12 @@ async function recordOperation(
     ...(request ? { request: request.id, causedBy: { user: request.user } } : {}),
     ...(description === undefined ? {} : { description }),
   };
+  const { status } = scope.sandbox;
+  // Whoever looks from now on sees a session that ends, not one that is Ready until all is over.
+  const shown = goal.kind === "end" ? showing({ ...scope.sandbox, status: { ...status, operation } }, scope) : {};
   await recordIntent(scope, {
     operation,
+    ...shown,
     ...(committed ? publishedFields(scope, committed) : {}),
     ...(current?.request === undefined
       ? {}
@@ -66,6 +71,9 @@ async function recordOperation(
     },
   );
 }
+
+const showing = (sandbox: Sandbox, { context }: SandboxScope) =>
+  deriveSandboxStatus(sandbox, { failure: undefined, now: context.clock.now() });
 
 /** A deadline that comes while a close waits is nobody's wish but the deadline's. */
 function requestBehind(scope: SandboxScope, goal: OperationGoal): SandboxRequest | undefined {

@@ -134,6 +134,13 @@ export async function explainRuntimeErrors<R>(call: () => Promise<R>): Promise<R
           afterMs: 10_000,
           cause: error,
         });
+      case "HostRefused":
+        throw new Waiting("HostRefused", {
+          message: error.message,
+          remediation: "change spec.resources, or the Runtime's isolation; it is tried again",
+          afterMs: 30_000,
+          cause: error,
+        });
       default:
         throw error;
     }

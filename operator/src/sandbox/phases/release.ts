@@ -105,7 +105,7 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
   const { operation } = status;
   if (operation) await dropCapture(scope, operation);
   await letGoOfWorld(scope);
-  const message = `container ${compute.id} is gone from ${compute.runtime}/${compute.host}; work since ${status.base?.version === undefined ? "the boot" : versionTag(status.base.version)} is lost`;
+  const message = `container ${compute.id} is gone from ${compute.runtime}/${compute.host}; work since ${status.base?.version === undefined ? "the boot" : versionTag(status.base.version)} is lost; touch the Sandbox to boot from the World's head`;
   const at = isoNow(scope);
   await recordProgress(scope, (sandbox) => ({
     ...endedFields(scope, operation),
