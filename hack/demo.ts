@@ -1,16 +1,19 @@
 /**
  * The whole product in one story, on real parts: `make demo`. Ends with one line of JSON on stdout; the narration goes to
- * stderr. `KEEP=1` leaves everything running until Ctrl-C and prints the kubeconfig's path.
+ * stderr. `KEEP=1` leaves everything running until Ctrl-C and prints how to reach it. A cluster that env KUBECONFIG names is
+ * used instead of a control plane of our own; sessions then go to the gateway's own endpoint, since that cluster's API server
+ * may not reach this machine.
  */
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { AgentWorlds } from "../sdk/src/index.ts";
+import { AgentWorlds, type AgentWorldsOptions } from "../sdk/src/index.ts";
 import { runCommandLine } from "./parts/command-line.ts";
 import { partDirectory } from "./parts/directory.ts";
 import { callEngine, expectSuccess } from "./parts/engine-api.ts";
 import { PartFailed } from "./parts/errors.ts";
-import { installOperator, startOperator } from "./parts/operator.ts";
+import { type GivenCluster, givenKubeconfig, useGivenCluster } from "./parts/given-cluster.ts";
+import { installOperator, OPERATOR_NAMESPACE, startOperator } from "./parts/operator.ts";
 import { startParts } from "./parts/parts.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
 import { isPortFree } from "./parts/ports.ts";
@@ -77,7 +80,16 @@ async function withEverything(narrator: Narrator, signals: { signal: AbortSignal
   }
   await using undo = new AsyncDisposableStack();
   const directory = undo.use(await partDirectory({ kind: "demo" }));
-  const parts = undo.use(await startParts({ baseImages: ["workbench"], registryPort: REGISTRY_PORT, signal }));
+  const kubeconfigGiven = givenKubeconfig();
+  const cluster = kubeconfigGiven === undefined ? undefined : undo.use(await useGivenCluster(kubeconfigGiven, signal));
+  const parts = undo.use(
+    await startParts({
+      baseImages: ["workbench"],
+      registryPort: REGISTRY_PORT,
+      ...(kubeconfigGiven === undefined ? {} : { kubeconfig: kubeconfigGiven }),
+      signal,
+    }),
+  );
   const { kubeconfig } = parts.file.controlPlane;
   const kubectl = (...words: string[]) => run(["kubectl", "--kubeconfig", kubeconfig, ...words], { signal });
   narrator.say(`kube-apiserver ${parts.file.controlPlane.url}\nengine         ${parts.file.engine.dockerHost}`);
@@ -90,13 +102,22 @@ async function withEverything(narrator: Narrator, signals: { signal: AbortSignal
       kubeconfigPath: kubeconfig,
       registryUrl: parts.file.registry.url,
       directory: join(directory.path, "operator"),
+      ...(cluster === undefined ? {} : { aggregation: "Disabled" }),
       signal,
     }),
   );
+  const direct = cluster && (await directAccess(cluster, { port: operator.gatewayPort, kubectl, signal }));
   narrator.say(await kubectl("api-resources", "--categories=agentworlds"));
   try {
-    const ended = await tell({ parts: parts.file, narrator, signal, kubectl });
-    if (process.env["KEEP"] === "1") await keep(parts.file, signals.interrupted);
+    const story = { parts: parts.file, narrator, signal, kubectl };
+    const ended = await tell(story, { kubeconfig, namespace: NAMESPACE, ...direct });
+    if (process.env["KEEP"] === "1") {
+      await keep(parts.file, signals.interrupted);
+      // The wish to stop is how keeping ends: what follows must still be carried out.
+      return ended;
+    }
+    narrator.step("kubectl delete");
+    await kubectl("delete", "sandbox,world,runtime", "--all", "--timeout=60s");
     narrator.step("Clean: everything that was started ends");
     return ended;
   } catch (error) {
@@ -110,9 +131,22 @@ async function withEverything(narrator: Narrator, signals: { signal: AbortSignal
   }
 }
 
-async function tell(story: Story): Promise<{ version: number; digest: string }> {
+/** How the SDK reaches sessions where kube-apiserver cannot reach the gateway. */
+async function directAccess(
+  cluster: GivenCluster,
+  { port, kubectl, signal }: Pick<Story, "kubectl" | "signal"> & { port: number },
+): Promise<Pick<AgentWorldsOptions, "token" | "gateway">> {
+  const path = "jsonpath={.data.ca\\.crt}";
+  const ca = await kubectl("-n", OPERATOR_NAMESPACE, "get", "secret", "agent-worlds-gateway-tls", "-o", path);
+  return {
+    token: await cluster.token(signal),
+    gateway: { url: `https://localhost:${port}`, ca: Buffer.from(ca, "base64").toString("utf8") },
+  };
+}
+
+async function tell(story: Story, access: AgentWorldsOptions): Promise<{ version: number; digest: string }> {
   const { narrator, kubectl, signal } = story;
-  const worlds = new AgentWorlds({ kubeconfig: story.parts.controlPlane.kubeconfig, namespace: NAMESPACE });
+  await using worlds = new AgentWorlds(access);
 
   narrator.step("kubectl apply -f runtime-docker.yaml -f world.yaml");
   await applyExamples(story);
@@ -157,8 +191,6 @@ async function tell(story: Story): Promise<{ version: number; digest: string }> 
   if (!printed.includes("hello from a World that persists"))
     throw new PartFailed("demo", "docker run did not find the work");
 
-  narrator.step("kubectl delete");
-  await kubectl("delete", "sandbox,world,runtime", "--all", "--timeout=60s");
   return { version, digest };
 }
 
@@ -213,6 +245,14 @@ async function dockerRun({ parts, signal }: Story, image: string, command: strin
 
 /** Leaves everything running until Ctrl-C. */
 async function keep(parts: PartsFile, interrupted: AbortSignal): Promise<void> {
-  process.stderr.write(`\nKept. export KUBECONFIG=${parts.controlPlane.kubeconfig}\nCtrl-C ends it.\n`);
+  const lines = [
+    "",
+    "Kept, with the World `hello` and the Runtime `local`. In another terminal:",
+    `  export KUBECONFIG=${parts.controlPlane.kubeconfig} DOCKER_HOST=${parts.engine.dockerHost}`,
+    "  kubectl get worlds,sandboxes,runtimes",
+    "Ctrl-C ends it.",
+    "",
+  ];
+  process.stderr.write(lines.join("\n"));
   if (!interrupted.aborted) await once(interrupted, "abort");
 }

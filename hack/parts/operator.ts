@@ -7,7 +7,7 @@ import { type RunningProcess, run, startProcess } from "./process.ts";
 import { eventually } from "./wait.ts";
 
 /** Where the repository is. */
-const ROOT = join(import.meta.dirname, "..", "..");
+export const ROOT = join(import.meta.dirname, "..", "..");
 
 /** How to run the operator beside a cluster. */
 export interface OperatorOptions {
@@ -17,6 +17,8 @@ export interface OperatorOptions {
   /** Folder for settings and log; default: a temporary one that dispose removes. */
   readonly directory?: string;
   readonly role?: "all" | "controller" | "gateway";
+  /** Default `Enabled`: the API server runs on this machine and reaches the gateway. */
+  readonly aggregation?: "Enabled" | "Disabled";
   /** Laid over the settings of the demo, key by key. */
   readonly settings?: Readonly<Record<string, unknown>>;
   readonly env?: NodeJS.ProcessEnv;
@@ -88,7 +90,12 @@ export async function startOperator(options: OperatorOptions): Promise<RunningOp
     role,
     registry: { url: options.registryUrl },
     sources: { development: "Enabled" },
-    gateway: { port: gatewayPort, address: "127.0.0.1", service: "ExternalName" },
+    gateway: {
+      port: gatewayPort,
+      address: "127.0.0.1",
+      service: "ExternalName",
+      aggregation: options.aggregation ?? "Enabled",
+    },
     metrics: { port: metricsPort },
     health: { port: healthPort },
     ...options.settings,

@@ -16,6 +16,8 @@ export interface PartsOptions {
   /** Port of the registry; default: a free one. */
   registryPort?: number;
   baseImages: readonly BaseImageName[];
+  /** Kubeconfig of a cluster that runs already. Default: a control plane of our own. */
+  kubeconfig?: string;
   /** Limits starting, compiling included. */
   signal: AbortSignal;
 }
@@ -39,7 +41,9 @@ export async function startParts(options: PartsOptions): Promise<Parts> {
       ...(options.registryPort === undefined ? {} : { port: options.registryPort }),
       signal,
     }),
-    startControlPlane({ ...at("control-plane"), signal }),
+    options.kubeconfig === undefined
+      ? startControlPlane({ ...at("control-plane"), signal })
+      : Promise.resolve(given(options.kubeconfig)),
   );
   // An engine that is not ours is left as it was found.
   if (!engine.private) undo.use(await rememberEngine(engine.dockerHost, { registryHost: registry.host, signal }));
@@ -55,11 +59,28 @@ export async function startParts(options: PartsOptions): Promise<Parts> {
   return { file, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
+/** What is known of a control plane that somebody else runs. */
+type RunningControlPlane = Pick<ControlPlane, "url" | "directory" | "kubeconfigPath" | "auditLogPath" | "pids"> &
+  AsyncDisposable;
+
+function given(kubeconfigPath: string): RunningControlPlane {
+  return {
+    url: `that of ${kubeconfigPath}`,
+    directory: "",
+    kubeconfigPath,
+    auditLogPath: "",
+    pids: () => [],
+    async [Symbol.asyncDispose]() {
+      // Whoever started it ends it.
+    },
+  };
+}
+
 /** Waits for all three before it throws, since a part still starting cannot be ended yet. */
 async function allOrNothing(
   undo: AsyncDisposableStack,
-  ...starting: [Promise<Engine>, Promise<Registry>, Promise<ControlPlane>]
-): Promise<[Engine, Registry, ControlPlane]> {
+  ...starting: [Promise<Engine>, Promise<Registry>, Promise<RunningControlPlane>]
+): Promise<[Engine, Registry, RunningControlPlane]> {
   for (const started of await Promise.allSettled(starting)) {
     if (started.status === "fulfilled") undo.use(started.value);
   }
@@ -67,7 +88,7 @@ async function allOrNothing(
 }
 
 async function describe(
-  parts: { engine: Engine; registry: Registry; controlPlane: ControlPlane },
+  parts: { engine: Engine; registry: Registry; controlPlane: RunningControlPlane },
   baseImages: Record<string, string>,
 ): Promise<PartsFile> {
   const { engine, registry, controlPlane } = parts;
