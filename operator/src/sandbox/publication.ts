@@ -67,8 +67,12 @@ export async function publishVersion(scope: SandboxScope, publication: Publicati
 
 /** Tags are no stage: the version stands, and the World's own passes repair them (DESIGN §4.1). */
 async function tag(scope: SandboxScope, repository: string, head: { version: number; digest: Digest }): Promise<void> {
+  const { registry, worldWriter } = scope.dependencies;
+  const { signal } = scope.context;
+  // A retry may find its version committed long ago: `latest` does not move back to it.
+  const isHead = async () => (await worldWriter.read(worldRef(scope), signal)).status?.head?.digest === head.digest;
   try {
-    await repairTags(scope.dependencies.registry.client, repository, head, scope.context.signal);
+    await repairTags(registry.client, repository, { ...head, isHead }, signal);
   } catch (error) {
     if (!(error instanceof RegistryError) && !(error instanceof PublicationError)) throw error;
     scope.dependencies.log.warn(
