@@ -3,10 +3,24 @@ import type { KubeObject } from "../../operator/src/reconciler/list-watch.ts";
 import type { RegistryClient } from "../../operator/src/registry/contract.ts";
 import type { RuntimeDriver } from "../../operator/src/runtime/contract.ts";
 
-/** A point of a run: before or after the n-th effect, counted from 0. */
+/** A point of a run: before or after the n-th effect of a name, counted from 0. */
 export interface CrashPoint {
-  readonly effect: number;
+  readonly name: string;
+  readonly occurrence: number;
   readonly moment: "before" | "after";
+}
+
+/** Every point of recorded effects, in order. */
+export function pointsOf(effects: readonly string[]): CrashPoint[] {
+  const seen = new Map<string, number>();
+  return effects.flatMap((name) => {
+    const occurrence = seen.get(name) ?? 0;
+    seen.set(name, occurrence + 1);
+    return [
+      { name, occurrence, moment: "before" },
+      { name, occurrence, moment: "after" },
+    ] as const;
+  });
 }
 
 /** Every call of a process that is dead. */
@@ -52,11 +66,14 @@ export class CrashGate {
   async effect<R>(name: string, call: () => Promise<R>): Promise<R> {
     this.#alive();
     const isCounted = this.#counting;
-    const index = isCounted ? this.#effects.push(name) - 1 : -1;
-    if (isCounted) this.#dieAt({ effect: index, moment: "before" }, name);
+    const occurrence = this.#effects.filter((earlier) => earlier === name).length;
+    if (isCounted) {
+      this.#effects.push(name);
+      this.#dieAt({ name, occurrence, moment: "before" });
+    }
     const result = await call();
     this.#alive();
-    if (isCounted) this.#dieAt({ effect: index, moment: "after" }, name);
+    if (isCounted) this.#dieAt({ name, occurrence, moment: "after" });
     return result;
   }
 
@@ -71,11 +88,12 @@ export class CrashGate {
     if (this.#dead) throw new Crashed("this process is dead");
   }
 
-  #dieAt(here: CrashPoint, name: string): void {
-    if (this.#point?.effect !== here.effect || this.#point.moment !== here.moment) return;
+  #dieAt({ name, occurrence, moment }: CrashPoint): void {
+    const point = this.#point;
+    if (point?.name !== name || point.occurrence !== occurrence || point.moment !== moment) return;
     this.#dead = true;
-    this.#died.resolve(`${here.moment} ${name}`);
-    throw new Crashed(`died ${here.moment} ${name}`);
+    this.#died.resolve(name);
+    throw new Crashed(`died ${moment} ${name}`);
   }
 }
 
@@ -96,14 +114,18 @@ const READS: ReadonlySet<string> = new Set([
   "close",
 ]);
 
-/** Resources whose writes are bookkeeping of the process itself: dying there is dying before or after the next effect. */
-const NOT_COUNTED: ReadonlySet<string> = new Set(["leases", "events"]);
+/** Events tell, they change nothing that a later process reads: not points of their own, but a dead process writes none. */
+const TOLD: ReadonlySet<string> = new Set(["events"]);
+
+/** The lease stays with the process that ends, so that a test need not wait until it runs out; election.test.ts does. */
+const BOOKKEEPING: ReadonlySet<string> = new Set(["leases"]);
 
 export function crashingKube(kube: KubeClient, gate: CrashGate): KubeClient {
   return {
     resource<T extends KubeObject>(type: ResourceType): ResourceClient<T> {
       const client = kube.resource<T>(type);
-      return NOT_COUNTED.has(type.plural) ? client : gated(client, gate, type.plural);
+      if (BOOKKEEPING.has(type.plural)) return client;
+      return gated(client, TOLD.has(type.plural) ? { gate } : { gate, prefix: type.plural });
     },
     request: (...call) => kube.request(...call),
     close: () => kube.close(),
@@ -111,12 +133,16 @@ export function crashingKube(kube: KubeClient, gate: CrashGate): KubeClient {
 }
 
 export const crashingRegistry = (client: RegistryClient, gate: CrashGate): RegistryClient =>
-  gated(client, gate, "registry");
+  gated(client, { gate, prefix: "registry" });
 
-export const crashingDriver = (driver: RuntimeDriver, gate: CrashGate): RuntimeDriver => gated(driver, gate, "driver");
+export const crashingDriver = (driver: RuntimeDriver, gate: CrashGate): RuntimeDriver =>
+  gated(driver, { gate, prefix: "driver" });
 
-/** Streams (`watch`, `streamBlob`) pass through: a dead process reads nothing that it could act on. */
-function gated<C extends object>(client: C, gate: CrashGate, prefix: string): C {
+/**
+ * Without a prefix no call is an effect. Streams (`watch`, `streamBlob`) pass through: a dead process reads nothing that it
+ * could act on.
+ */
+function gated<C extends object>(client: C, { gate, prefix }: { gate: CrashGate; prefix?: string }): C {
   return new Proxy(client, {
     get(target, property) {
       const member: unknown = Reflect.get(target, property, target);
@@ -124,9 +150,33 @@ function gated<C extends object>(client: C, gate: CrashGate, prefix: string): C 
       const call = (...words: unknown[]): unknown => Reflect.apply(member, target, words);
       if (property === "watch" || property === "streamBlob" || property === "close") return call;
       return async (...words: unknown[]) =>
-        READS.has(property)
+        READS.has(property) || prefix === undefined
           ? gate.read(async () => call(...words))
-          : gate.effect(`${prefix}.${property}`, async () => call(...words));
+          : gate.effect(`${prefix}.${property}${subjectOf(words[1])}`, async () => call(...words));
     },
   });
 }
+
+/** Fields that a summary at the end of a pass writes: whether a pass has something to summarise is a matter of timing. */
+const SUMMARISED: ReadonlySet<string> = new Set([
+  "conditions",
+  "observedGeneration",
+  "observedMode",
+  "phase",
+  "lastActivityAt",
+]);
+
+/** What a status patch is about, as part of the effect's name: `[operation Frozen]`, `[pending nextVersion]`. */
+function subjectOf(patch: unknown): string {
+  if (!isRecord(patch) || !isRecord(patch["status"])) return "";
+  const about = Object.entries(patch["status"])
+    .filter(([field]) => !SUMMARISED.has(field))
+    .map(([field, value]) =>
+      isRecord(value) && typeof value["stage"] === "string" ? `${field} ${value["stage"]}` : field,
+    )
+    .sort();
+  return ` [${about.join(" ")}]`;
+}
+
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null;

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { type Clock, systemClock } from "../../../operator/src/reconciler/clock.ts";
+import { eventWith } from "../../kit/events.ts";
 import { type FaultProxy, startFaultProxy } from "../../kit/index.ts";
 import { conditionOf, startControllers, testConfig, until } from "../../kit/operator.ts";
 import { type Relay, startRelay } from "../../kit/relay.ts";
@@ -53,6 +54,7 @@ describe("outages", () => {
       { what: "the reason" },
     );
     assert.match(conditionOf(waiting, "Ready")?.message ?? "", /nothing is lost/);
+    assert.match((await eventWith(stage.site, sandbox, "HostUnreachable")).note, /nothing is lost/);
     await host.up();
     const ready = await stage.ready(sandbox, 1);
     await stage.close(ready, "Discard");
@@ -70,6 +72,7 @@ describe("outages", () => {
       { what: "the reason" },
     );
     assert.equal(conditionOf(waiting, "Ready")?.status, "Unknown", "not observed is not False");
+    await eventWith(stage.site, sandbox, "HostUnreachable");
     assert.equal(waiting.status.compute?.boot, 1);
     await host.up();
     await stage.hibernated(sandbox);
@@ -93,6 +96,8 @@ describe("outages", () => {
       { what: "SnapshotFailed" },
     );
     assert.match(conditionOf(failing, "SnapshotFailed")?.message ?? "", /500|no space|was not pushed/);
+    const told = await eventWith(stage.site, sandbox, conditionOf(failing, "SnapshotFailed")?.reason);
+    assert.match(told.note, /500|no space|was not pushed/);
     assert.equal(await stage.containers(sandbox), 1);
     for (const rule of full) rule.remove();
     await stage.hibernated(sandbox);
@@ -109,6 +114,7 @@ describe("outages", () => {
     const asleep = await stage.hibernated(sandbox);
     clock.offsetMs = 0;
     assert.equal(conditionOf(asleep, "Hibernated")?.reason, "DeadlinePassed");
+    await eventWith(stage.site, sandbox, "DeadlinePassed");
     const { status } = await stage.world(world);
     assert.equal(await stage.readInVersion(world, status.head?.digest, "tmp/j"), "jumped\n");
   });

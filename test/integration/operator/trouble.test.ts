@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { callEngine, expectSuccess } from "../../../hack/parts/engine-api.ts";
+import { eventWith } from "../../kit/events.ts";
 import { type FaultProxy, type FaultRule, startFaultProxy } from "../../kit/index.ts";
 import { conditionOf, startControllers, testConfig, until } from "../../kit/operator.ts";
 import { Stage } from "../../kit/stage.ts";
@@ -41,6 +42,10 @@ describe("trouble", () => {
       { what: "the reason" },
     );
     assert.match(conditionOf(waiting, "Ready")?.message ?? "", /Runtime nowhere does not exist; create it/);
+    const told = await eventWith(stage.site, world, "RuntimeNotFound");
+    assert.match(told.note, /Runtime nowhere does not exist; create it/);
+    assert.equal(told.type, "Warning");
+    assert.ok(told.metadata.annotations?.["agentworlds.dev/caused-by"], "it says who is behind it");
     const { spec } = await stage.site.runtimes.get({ name: "local" }, { signal: stage.site.signal });
     await stage.site.runtimes.create(
       {
@@ -68,6 +73,7 @@ describe("trouble", () => {
     );
     assert.equal(conditionOf(stalled, "Stalled")?.reason, "ImageNotFound");
     assert.match(conditionOf(stalled, "Stalled")?.message ?? "", /no-such-image/);
+    assert.match((await eventWith(stage.site, world, "ImageNotFound")).note, /no-such-image/);
   });
 
   test("the installation's own Worlds are no image source", async () => {
@@ -79,6 +85,7 @@ describe("trouble", () => {
       { what: "the refusal" },
     );
     assert.equal(conditionOf(stalled, "Stalled")?.reason, "ImageNotAllowed");
+    await eventWith(stage.site, world, "ImageNotAllowed");
   });
 
   test("a World that does not exist: the Sandbox waits and boots when it appears", async () => {
@@ -88,6 +95,7 @@ describe("trouble", () => {
       (object) => conditionOf(object, "Admitted")?.reason === "WorldNotFound",
       { what: "the reason" },
     );
+    assert.match((await eventWith(stage.site, sandbox, "WorldNotFound")).note, /World later does not exist/);
     await stage.readyWorld("later");
     await stage.close(await stage.ready(sandbox, 1));
   });
@@ -102,6 +110,7 @@ describe("trouble", () => {
     );
     assert.match(conditionOf(waiting, "Ready")?.message ?? "", /nothing is lost/);
     assert.ok(outage.applied > 0);
+    assert.match((await eventWith(stage.site, world, "RegistryUnavailable")).note, /nothing is lost/);
     outage.remove();
     await until(
       () => stage.world(world),
@@ -122,6 +131,8 @@ describe("trouble", () => {
       { what: "SnapshotFailed" },
     );
     assert.match(conditionOf(failing, "SnapshotFailed")?.message ?? "", /the container is kept/);
+    const told = await eventWith(stage.site, sandbox, conditionOf(failing, "SnapshotFailed")?.reason);
+    assert.match(told.note, /the container is kept/);
     assert.equal(await stage.containers(sandbox), 1);
     assert.equal((await stage.world(world)).status.head?.version, 0, "nothing half-written");
     assert.equal((await stage.world(world)).status.holder?.uid, sandbox.metadata.uid, "still held");
@@ -137,7 +148,8 @@ describe("trouble", () => {
     await stage.shell(sandbox, "echo survived > /tmp/k");
     await engineCall(stage, "POST", `/containers/${sandbox.status.compute?.id}/kill`);
     await stage.nudge(sandbox);
-    await stage.hibernated(sandbox);
+    const ended = await stage.hibernated(sandbox);
+    await eventWith(stage.site, sandbox, conditionOf(ended, "Hibernated")?.reason);
     const { status } = await stage.world(world);
     assert.equal(status.versions?.at(-1)?.reason, "Crash");
     assert.equal(status.versions?.at(-1)?.consistency, "Crash");
@@ -155,6 +167,7 @@ describe("trouble", () => {
       { what: "ComputeLost" },
     );
     assert.equal(lost.status.phase, "Failed");
+    await eventWith(stage.site, sandbox, conditionOf(lost, "ComputeLost")?.reason);
     assert.equal(conditionOf(lost, "Hibernated"), undefined, "nothing is pretended");
     const { status } = await stage.world(world);
     assert.equal(status.head?.version, 0);
@@ -177,6 +190,7 @@ describe("trouble", () => {
       (object) => conditionOf(object, "Stalled")?.reason === "ComputeConflict",
       { what: "the conflict" },
     );
+    assert.match((await eventWith(stage.site, asleep, "ComputeConflict")).note, new RegExp(name));
     await stage.deleted(stalled);
     const { Id } = JSON.parse(created);
     const survivor = JSON.parse(await engineCall(stage, "GET", `/containers/${Id}/json`));
