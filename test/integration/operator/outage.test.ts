@@ -114,7 +114,7 @@ describe("outages", () => {
     const asleep = await stage.hibernated(sandbox);
     clock.offsetMs = 0;
     assert.equal(conditionOf(asleep, "Hibernated")?.reason, "DeadlinePassed");
-    await eventWith(stage.site, sandbox, "DeadlinePassed");
+    assert.match((await eventWith(stage.site, sandbox, "Hibernating")).note, /DeadlinePassed/);
     const { status } = await stage.world(world);
     assert.equal(await stage.readInVersion(world, status.head?.digest, "tmp/j"), "jumped\n");
   });

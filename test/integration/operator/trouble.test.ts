@@ -149,7 +149,9 @@ describe("trouble", () => {
     await engineCall(stage, "POST", `/containers/${sandbox.status.compute?.id}/kill`);
     await stage.nudge(sandbox);
     const ended = await stage.hibernated(sandbox);
-    await eventWith(stage.site, sandbox, conditionOf(ended, "Hibernated")?.reason);
+    assert.equal(conditionOf(ended, "Hibernated")?.reason, "ContainerExited");
+    // Told when the end begins, under the reason that Ready has then.
+    assert.match((await eventWith(stage.site, sandbox, "Hibernating")).note, /ContainerExited/);
     const { status } = await stage.world(world);
     assert.equal(status.versions?.at(-1)?.reason, "Crash");
     assert.equal(status.versions?.at(-1)?.consistency, "Crash");

@@ -119,7 +119,7 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
   }));
   scope.dependencies.announce(
     { kind: "Sandbox", object: scope.sandbox },
-    { type: "Warning", reason: "ComputeLost", action: "Observe", message },
+    { type: "Warning", reason: "ContainerGone", action: "Observe", message },
   );
   scope.goal = { kind: "asleep" };
   return CONTINUE;
