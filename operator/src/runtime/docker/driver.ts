@@ -32,7 +32,8 @@ import { commitContainer } from "./commit.ts";
 import { Containers, observe } from "./containers.ts";
 import { withoutCredentials } from "./credentials.ts";
 import { causeOf, containerNotFound, EngineRefused, refusedAs, tolerate } from "./engine-errors.ts";
-import { type HelperCommand, helperChannel, startHelper } from "./exec.ts";
+import { type HelperCommand, helperChannel, isExecPending, pendingExecs, startHelper } from "./exec.ts";
+import { ExecStarts } from "./exec-starts.ts";
 import { Images } from "./images.ts";
 import { OwnContainers } from "./own-containers.ts";
 import { Provisioner } from "./provision.ts";
@@ -85,6 +86,7 @@ class DockerDriver implements RuntimeDriver {
   readonly #images: Images;
   readonly #provisioner: Provisioner;
   readonly #clock: Clock;
+  readonly #starts: ExecStarts;
   readonly #warm: WarmHelpers;
   /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
   #lastCommit: Promise<unknown> = Promise.resolve();
@@ -93,8 +95,15 @@ class DockerDriver implements RuntimeDriver {
     this.#clock = clock;
     this.#installation = installation;
     this.#transport = transport;
+    this.#starts = new ExecStarts(
+      {
+        pending: (container, signal) => pendingExecs(transport, container, signal),
+        isPending: (exec, signal) => isExecPending(transport, exec, signal),
+      },
+      clock,
+    );
     this.#warm = new WarmHelpers({
-      open: (container, signal) => startHelper(transport, { container, command: "exec" }, signal),
+      open: (container, signal) => this.#start({ container, command: "exec" }, signal),
     });
     this.#containers = new Containers(transport);
     this.#own = new OwnContainers(this.#containers, installation);
@@ -163,7 +172,9 @@ class DockerDriver implements RuntimeDriver {
 
   async freeze(id: string, signal: AbortSignal): Promise<void> {
     this.#dropWarm(id);
-    const paused = this.#own.act(id, (container) => this.#containers.pause(container, signal), signal);
+    const pause = (container: string) =>
+      this.#starts.exclude(container, () => this.#containers.pause(container, signal), signal);
+    const paused = this.#own.act(id, pause, signal);
     await this.#onContainer(id, paused, signal);
   }
 
@@ -227,6 +238,7 @@ class DockerDriver implements RuntimeDriver {
     if (container === undefined) return;
     await refusedAs("HostRefused", this.#containers.remove(container.Id, signal));
     this.#own.forget(id);
+    this.#starts.forget(container.Id);
   }
 
   async list(installation: string, signal: AbortSignal): Promise<ListedCompute[]> {
@@ -275,9 +287,13 @@ class DockerDriver implements RuntimeDriver {
   async #connect(id: string, command: HelperCommand, signal: AbortSignal): Promise<Duplex> {
     const start = async (container: string) => {
       const waiting = command === "exec" ? this.#warm.take(container) : undefined;
-      return waiting ?? (await startHelper(this.#transport, { container, command }, signal));
+      return waiting ?? (await this.#start({ container, command }, signal));
     };
     return await this.#own.act(id, start, signal);
+  }
+
+  #start(call: { container: string; command: HelperCommand }, signal: AbortSignal): Promise<Duplex> {
+    return this.#starts.start(call.container, () => startHelper(this.#transport, call, signal), signal);
   }
 
   /** An effect on a running container. When it fails, an inspection says whether that is the container's state. */
@@ -317,6 +333,9 @@ class DockerDriver implements RuntimeDriver {
       case "Exited":
         return new RuntimeError("ComputeNotRunning", `container ${id} has ended`, { cause: error });
       default:
+        // Frozen when it was asked, and thawed since: the command was not begun.
+        if (error instanceof EngineRefused && error.status === 409 && /\bis paused\b/.test(error.message))
+          return new RuntimeError("ComputeNotRunning", `container ${id} was frozen`, { cause: error });
         return error instanceof EngineRefused
           ? new RuntimeError("HostRefused", causeOf(error), { cause: error })
           : error;

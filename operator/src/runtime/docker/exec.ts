@@ -3,6 +3,7 @@ import { z } from "zod";
 import { HELPER_PATH } from "../helper.ts";
 import type { HelperChannel } from "../helper-session.ts";
 import { startDeadline } from "./deadline.ts";
+import { isStatus } from "./engine-errors.ts";
 import { demultiplex } from "./multiplex.ts";
 import type { EngineTransport } from "./transport.ts";
 
@@ -28,7 +29,7 @@ export async function startHelper(
   transport: EngineTransport,
   call: Pick<HelperCall, "container" | "command">,
   signal: AbortSignal,
-): Promise<Duplex> {
+): Promise<{ exec: string; result: Duplex }> {
   const { Id } = await transport.json(
     createdExec,
     {
@@ -47,7 +48,40 @@ export async function startHelper(
     signal,
   );
   const { socket } = await transport.upgrade(`/exec/${Id}/start`, { Detach: false, Tty: false }, signal);
-  return socket;
+  return { exec: Id, result: socket };
+}
+
+const execState = z.object({
+  ExitCode: z.number().nullish(),
+  Pid: z.number().default(0),
+});
+
+/** Whether an exec was created and neither runs nor has ended. One that the engine has forgotten has ended. */
+export async function isExecPending(transport: EngineTransport, exec: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    const state = await transport.json(execState, { method: "GET", path: `/exec/${exec}/json` }, signal);
+    // `Running` is set before the start; only the process id is proof of it (moby daemon/exec.go).
+    return state.Pid === 0 && (state.ExitCode ?? null) === null;
+  } catch (error) {
+    if (isStatus(error, 404)) return false;
+    throw error;
+  }
+}
+
+const execsOf = z.object({ ExecIDs: z.array(z.string()).nullish() });
+
+/** Execs of a container that are on their way, whoever started them. */
+export async function pendingExecs(
+  transport: EngineTransport,
+  container: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const path = `/containers/${container}/json`;
+  const { ExecIDs } = await transport.json(execsOf, { method: "GET", path }, signal);
+  const states = await Promise.all(
+    (ExecIDs ?? []).map(async (exec) => ({ exec, pending: await isExecPending(transport, exec, signal) })),
+  );
+  return states.filter(({ pending }) => pending).map(({ exec }) => exec);
 }
 
 /** The conversation over a connection that `startHelper` made, now or some time ago. */

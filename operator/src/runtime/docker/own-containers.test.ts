@@ -56,6 +56,8 @@ test("a name is resolved once, and effects act on the Id", async () => {
   await engine.driver.thaw(NAME, signal);
   assert.deepEqual(engine.calls, [
     `GET /containers/${NAME}/json`,
+    // Before a freeze the engine is asked for execs on their way.
+    "GET /containers/id1/json",
     "POST /containers/id1/pause",
     "POST /containers/id1/unpause",
   ]);
@@ -67,8 +69,9 @@ test("a container of ours that was made anew under the name is found again", asy
   engine.replace({ id: "id2", labels: ours });
   await engine.driver.freeze(NAME, signal);
   assert.deepEqual(engine.calls, [
-    "POST /containers/id1/pause",
+    "GET /containers/id1/json",
     `GET /containers/${NAME}/json`,
+    "GET /containers/id2/json",
     "POST /containers/id2/pause",
   ]);
 });
