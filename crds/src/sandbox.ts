@@ -259,6 +259,9 @@ const computeSchema = z.object({
   id: word(256).describe("Id of the container on that host."),
   boot: count().describe("The boot it belongs to."),
   provisionedAt: time().exactOptional().describe("When the container was first seen to answer; absent until then."),
+  engine: word(128)
+    .exactOptional()
+    .describe("Id of the engine that made it. Another engine at the host's address is not believed about it."),
   saves: z
     .enum(["Versions", "Nothing"])
     .exactOptional()

@@ -109,6 +109,7 @@ const READS: ReadonlySet<string> = new Set([
   "streamBlob",
   "verifyBlob",
   "probe",
+  "identity",
   "inspect",
   "readFile",
   "close",

@@ -48,6 +48,7 @@ function delegate(client: RegistryClient): RegistryClient {
 export function guardedDriver(driver: RuntimeDriver, isLeading: IsLeading): RuntimeDriver {
   return {
     probe: (...call) => driver.probe(...call),
+    identity: (...call) => driver.identity(...call),
     pull: (...call) => driver.pull(...call),
     inspect: (...call) => driver.inspect(...call),
     exec: (...call) => driver.exec(...call),

@@ -34,6 +34,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     throw new TypeError("the Runtime controller makes no such call");
   };
   const driver: RuntimeDriver = {
+    identity: never,
     pull: never,
     create: never,
     inspect: async () => ({ state: "Running", startedAt: undefined }),

@@ -57,6 +57,7 @@ function hostWith(
   };
   const driver: RuntimeDriver = {
     probe: never,
+    identity: never,
     pull: never,
     create: never,
     exec: never,

@@ -42,7 +42,10 @@ export function sessionDurations(
   return { ttlMs: Math.min(ttlMs, maxLifetimeMs), maxLifetimeMs };
 }
 
+/** The longest pause between two attempts to publish. */
+export const LONGEST_BACKOFF_MS = 300_000;
+
 /** Back-off of a failing snapshot, kept in status so that it survives a restart: 2 s doubling to 5 min. */
 export function snapshotBackoffMs(attempts: number): number {
-  return Math.min(2_000 * 2 ** Math.max(0, attempts - 1), 300_000);
+  return Math.min(2_000 * 2 ** Math.max(0, attempts - 1), LONGEST_BACKOFF_MS);
 }

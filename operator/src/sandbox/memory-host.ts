@@ -44,6 +44,7 @@ export class MemoryHost {
     };
     this.driver = {
       probe: never,
+      identity: async () => "engine-1",
       exec: never,
       readFile: never,
       writeFile: never,

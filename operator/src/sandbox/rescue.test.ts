@@ -144,3 +144,66 @@ test("a hold that the cache does not show ends with the Sandbox that has it", as
   await parts.until("gone", () => parts.sandbox() === undefined);
   assert.equal(parts.world().status.holder, undefined);
 });
+
+test("a status that says committed, without a version in the World, removes nothing: the work is captured anew", async () => {
+  const parts = await readyWithWork();
+  parts.change((sandbox) => ({
+    ...sandbox,
+    status: {
+      ...sandbox.status,
+      operation: {
+        id: "forged",
+        verb: "Hibernate",
+        reason: "ModeHibernated",
+        stage: "Committed",
+        version: 0,
+        since: "2026-01-01T00:00:00Z",
+        attempts: 0,
+      },
+    },
+  }));
+  await parts.until("Hibernated", () => isTrue(parts.sandbox()?.status.conditions, "Hibernated"));
+  assert.deepEqual(parts.host.worked(parts.world().status.head?.digest ?? ""), ["base", "one"]);
+});
+
+test("a capture that somebody removed is made anew while the container is there", async () => {
+  const parts = await readyWithWork();
+  parts.registry.failing.set(parts.sandbox()?.status.bootedFrom?.digest ?? "", "Unavailable");
+  parts.change((sandbox) => ({ ...sandbox, spec: { ...sandbox.spec, mode: "Hibernated" } }));
+  await parts.until("captured", () => parts.host.commits.size === 1);
+  parts.host.commits.clear();
+  parts.registry.failing.clear();
+  await parts.until("Hibernated", () => isTrue(parts.sandbox()?.status.conditions, "Hibernated"));
+  assert.deepEqual(parts.host.worked(parts.world().status.head?.digest ?? ""), ["base", "one"]);
+});
+
+test("a retry that lies years ahead, by whatever clock, is due within five minutes", async () => {
+  const parts = await readyWithWork();
+  parts.registry.failing.set(parts.sandbox()?.status.bootedFrom?.digest ?? "", "Unavailable");
+  parts.change((sandbox) => ({ ...sandbox, spec: { ...sandbox.spec, mode: "Hibernated" } }));
+  await parts.until("failing", () => (parts.sandbox()?.status.operation?.attempts ?? 0) > 0);
+  parts.change((sandbox) => {
+    const { operation } = sandbox.status;
+    if (!operation) return sandbox;
+    return { ...sandbox, status: { ...sandbox.status, operation: { ...operation, retryAt: "2999-01-01T00:00:00Z" } } };
+  });
+  parts.registry.failing.clear();
+  parts.delete();
+  await parts.until("gone", () => parts.sandbox() === undefined);
+  assert.equal(parts.world().status.rescues, undefined, "it was published or, overdue, rescued; never stuck");
+});
+
+test("another engine at the host's address is not believed: nothing is lost by its word", async () => {
+  const parts = await readyWithWork();
+  parts.change((sandbox) => {
+    const { compute } = sandbox.status;
+    return compute
+      ? { ...sandbox, status: { ...sandbox.status, compute: { ...compute, engine: "engine-0" } } }
+      : sandbox;
+  });
+  parts.host.containers.clear();
+  await parts.pass();
+  assert.equal(parts.sandbox()?.status.lastEnding, undefined);
+  assert.equal(parts.sandbox()?.status.compute?.boot, 1);
+  assert.match(parts.failures.at(-1) ?? "", /another engine/);
+});

@@ -87,6 +87,7 @@ class DockerDriver implements RuntimeDriver {
   readonly #provisioner: Provisioner;
   readonly #clock: Clock;
   readonly #starts: ExecStarts;
+  #identity: string | undefined;
   readonly #warm: WarmHelpers;
   /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
   #lastCommit: Promise<unknown> = Promise.resolve();
@@ -120,6 +121,16 @@ class DockerDriver implements RuntimeDriver {
   async probe(signal: AbortSignal): Promise<HostFacts> {
     const info = this.#transport.json(hostInfo, { method: "GET", path: "/info" }, signal);
     return hostFacts(await refusedAs("HostRefused", info));
+  }
+
+  async identity(signal: AbortSignal): Promise<string> {
+    if (this.#identity !== undefined) return this.#identity;
+    const { ID } = await refusedAs(
+      "HostRefused",
+      this.#transport.json(hostInfo, { method: "GET", path: "/info" }, signal),
+    );
+    this.#identity = ID;
+    return ID;
   }
 
   async pull(image: string, login: RegistryLogin | undefined, signal: AbortSignal): Promise<void> {

@@ -38,6 +38,10 @@ export class FakeDriver implements RuntimeDriver {
     this.#installation = installation;
   }
 
+  identity(signal: AbortSignal): Promise<string> {
+    return this.#effect({ operation: "identity", signal }, () => "fake-engine");
+  }
+
   probe(signal: AbortSignal): Promise<HostFacts> {
     return this.#effect({ operation: "probe", signal }, () => ({
       version: "fake",

@@ -30,6 +30,7 @@ export interface FakeContainer {
 /** Every method of the driver that can be delayed or made to fail. */
 export type FakeOperation =
   | "probe"
+  | "identity"
   | "pull"
   | "create"
   | "inspect"

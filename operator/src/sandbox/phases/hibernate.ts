@@ -9,7 +9,7 @@ import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { dropCapture } from "../capture.ts";
-import { snapshotBackoffMs } from "../deadline.ts";
+import { LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";
 import { openRequests } from "../judge.ts";
 import { causeOf, currentOperation, OperationLost, recordStage } from "../operation.ts";
 import { descriptionInForce, publishedFields, publishVersion } from "../publication.ts";
@@ -31,7 +31,7 @@ export async function hibernate(scope: SandboxScope): Promise<PhaseResult> {
     await recordStage(scope, { stage: "Discarded" });
     return CONTINUE;
   }
-  const waitMs = operation.retryAt === undefined ? 0 : Date.parse(operation.retryAt) - scope.context.clock.now();
+  const waitMs = isDeletionOverdue(scope) ? 0 : msUntilRetry(operation, scope.context.clock.now());
   if (waitMs > 0) throw snapshotFailed(operation, waitMs);
   try {
     await takeStages(scope);
@@ -39,6 +39,11 @@ export async function hibernate(scope: SandboxScope): Promise<PhaseResult> {
   } catch (error) {
     return handleFailure(scope, error);
   }
+}
+
+/** Never longer than the longest back-off: a clock that was set back must not put the retry off for hours. */
+function msUntilRetry({ retryAt }: SandboxOperation, now: number): number {
+  return retryAt === undefined ? 0 : Math.min(Date.parse(retryAt) - now, LONGEST_BACKOFF_MS);
 }
 
 /** A throwaway session has no World to publish to, and one below head may not publish over it. */
@@ -64,8 +69,9 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   const operation = currentOperation(scope);
   const capture = { operation: operation.id, driver, computeId: compute.id, repository: repositoryName(scope) };
   const isAlive = observed?.state === "Running" || observed?.state === "Frozen";
+  const isThere = isAlive || observed?.state === "Exited";
 
-  if (operation.stage === "Intended" || operation.stage === "Frozen") {
+  if (needsCapture(operation) || (isThere && !(await isStillCaptured(scope, operation)))) {
     if (isAlive) await driver.freeze(compute.id, signal);
     await recordStage(scope, { stage: "Frozen" });
     await snapshots.capture(capture, signal);
@@ -104,6 +110,15 @@ async function takeStages(scope: SandboxScope): Promise<void> {
       causedBy: causeOf(scope),
     },
   );
+}
+
+const needsCapture = ({ stage }: SandboxOperation): boolean => stage === "Intended" || stage === "Frozen";
+
+/** Somebody may have cleaned the host's images up; as long as the container is there, the work can be captured anew. */
+function isStillCaptured({ dependencies, driver, context }: SandboxScope, { id }: SandboxOperation): Promise<boolean> {
+  if (!driver) throw new OperationLost("nothing to capture from");
+  const { installation, snapshots } = dependencies;
+  return snapshots.isCaptured({ operation: id, driver, installation }, context.signal);
 }
 
 /** A snapshot of a running session gives up after this many attempts; an ending never does. */

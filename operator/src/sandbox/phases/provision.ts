@@ -16,18 +16,19 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
   if (compute.provisionedAt !== undefined) return thawLeftover(scope);
   const { driverFor } = scope.dependencies;
   const { signal } = scope.context;
-  await explainRuntimeErrors(async () => {
+  const engine = await explainRuntimeErrors(async () => {
     scope.driver = await driverFor(compute.runtime, compute.host, signal);
     const spec = computeSpec(scope);
     await scope.driver.pull(spec.image, spec.pullCredentials, signal);
     await scope.driver.create(spec, signal);
+    return scope.driver.identity(signal);
   });
-  await startClock(scope);
+  await startClock(scope, engine);
   return CONTINUE;
 }
 
 /** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
-async function startClock(scope: SandboxScope): Promise<void> {
+async function startClock(scope: SandboxScope, engine: string): Promise<void> {
   const now = scope.context.clock.now();
   const wished = scope.sandbox.status?.compute?.ttlSeconds;
   const durations = sessionDurations(
@@ -38,7 +39,7 @@ async function startClock(scope: SandboxScope): Promise<void> {
   await recordProgress(scope, ({ status }) =>
     status?.compute
       ? {
-          compute: { ...status.compute, provisionedAt: iso(now) },
+          compute: { ...status.compute, provisionedAt: iso(now), engine },
           expiresAt: iso(expiresAt),
           lifetimeEndsAt: iso(lifetimeEndsAt),
           lastActivityAt: iso(now),

@@ -7,11 +7,14 @@ import type {
   VersionPointer,
 } from "@agentworlds/crds";
 import { isNotFound } from "../../kube/errors.ts";
+import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import { dropCapture } from "../capture.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { openRequests } from "../judge.ts";
+import { recordStage } from "../operation.ts";
+import { committedVersion } from "../publication.ts";
 import { isoNow, recordFinalizer, recordProgress, type SandboxStatusPatch } from "../record.ts";
 import { answer, answerEnd } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
@@ -26,7 +29,10 @@ export async function rescueOverdue(scope: SandboxScope): Promise<PhaseResult> {
 export async function release(scope: SandboxScope): Promise<PhaseResult> {
   const operation = scope.sandbox.status?.operation;
   if (operation?.stage !== "Committed" && operation?.stage !== "Discarded") return CONTINUE;
-  if (operation.stage === "Committed") await dropCapture(scope, operation);
+  if (operation.stage === "Committed") {
+    await demandCommitted(scope, operation);
+    await dropCapture(scope, operation);
+  }
   if (operation.verb === "Snapshot") {
     await recordProgress(scope, (sandbox) => ({
       operation: null,
@@ -40,6 +46,17 @@ export async function release(scope: SandboxScope): Promise<PhaseResult> {
   await recordProgress(scope, () => endOfBoot(scope, operation));
   scope.goal = { kind: scope.sandbox.status?.closed ? "finished" : "asleep" };
   return CONTINUE;
+}
+
+/** Compute goes only after its version is in the World: status alone, which others may write too, is no proof of it. */
+async function demandCommitted(scope: SandboxScope, operation: SandboxOperation): Promise<void> {
+  const committed = await committedVersion(scope, operation.id);
+  if (committed && committed.digest === operation.digest) return;
+  await recordStage(scope, { stage: "Intended" });
+  throw new Waiting("ReservationLost", {
+    message: `the World has no version of operation ${operation.id}: the work is captured anew`,
+    afterMs: 1_000,
+  });
 }
 
 const requestsServed = (operation: SandboxOperation): Pick<SandboxRequest, "id">[] =>

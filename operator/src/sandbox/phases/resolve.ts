@@ -40,6 +40,12 @@ export async function observe(scope: SandboxScope): Promise<PhaseResult> {
   if (!compute) return CONTINUE;
   try {
     scope.driver = await scope.dependencies.driverFor(compute.runtime, compute.host, scope.context.signal);
+    const engine = compute.engine === undefined ? undefined : await scope.driver.identity(scope.context.signal);
+    if (engine !== compute.engine) {
+      // Somebody pointed the host's address to another engine. What that one does not have is not lost.
+      scope.hostProblem = `${compute.runtime}/${compute.host} is another engine now (${engine}, not ${compute.engine})`;
+      return CONTINUE;
+    }
     scope.observed = await scope.driver.inspect(compute.id, scope.context.signal);
   } catch (error) {
     if (!(error instanceof RuntimeError) && !(error instanceof Waiting)) throw error;
