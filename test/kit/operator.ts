@@ -1,4 +1,5 @@
 import { type Runtime, SANDBOXES, type Sandbox, WORLDS, type World } from "@agentworlds/crds";
+import { pino } from "pino";
 import { installOperator, OPERATOR_NAMESPACE } from "../../hack/parts/operator.ts";
 import { run } from "../../hack/parts/process.ts";
 import { type Config, parseConfig } from "../../operator/src/config.ts";
@@ -79,6 +80,11 @@ export interface RunningControllers extends AsyncDisposable {
   stop(): Promise<void>;
 }
 
+const gateDies = (gate: CrashGate | undefined): boolean => gate !== undefined && process.env["TEST_LOG"] !== "1";
+
+const levelOf = (level: "debug" | "info" | "warn" | "error" | undefined) =>
+  level ?? (process.env["TEST_LOG"] === "1" ? "debug" : "error");
+
 /** Settings of an operator of a test. */
 export function testConfig(ground: Ground, settings: Partial<Record<keyof Config, unknown>> = {}): Config {
   return parseConfig({
@@ -97,7 +103,8 @@ export async function startControllers(
 ): Promise<RunningControllers> {
   const gate = options.gate ?? new CrashGate();
   const config = options.config ?? testConfig(site.ground);
-  const log = createLogger(options.log ?? (process.env["TEST_LOG"] === "1" ? "debug" : "error"));
+  // What a dying process says of itself would bury what matters.
+  const log = gateDies(options.gate) ? pino({ level: "silent" }) : createLogger(levelOf(options.log));
   await using undo = new AsyncDisposableStack();
   const kube = undo.adopt(
     createKubeClient({ source: { kind: "kubeconfig", path: site.ground.kubeconfigPath } }),

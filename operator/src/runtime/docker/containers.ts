@@ -71,6 +71,14 @@ export class Containers {
     await this.#repeatable(`/containers/${id}/unpause`, "is not paused", signal);
   }
 
+  /** Pauses and thaws, whatever the engine believes: afterwards belief and truth agree. */
+  async cycle(id: string, signal: AbortSignal): Promise<void> {
+    // One of the two is refused when the belief is wrong; the other one puts it right.
+    await this.unpause(id, signal).catch(tolerate(500));
+    await this.pause(id, signal).catch(tolerate(500));
+    await this.unpause(id, signal).catch(tolerate(500));
+  }
+
   /** PID 1 ignores polite signals, so a stop is a kill. One that does not run is a success. */
   async kill(id: string, signal: AbortSignal): Promise<void> {
     await this.#repeatable(`/containers/${id}/kill`, "is not running", signal);

@@ -77,6 +77,10 @@ const FILE_SILENCE_MS = 60_000;
 const DEATH_ATTEMPTS = 20;
 const DEATH_PAUSE_MS = 50;
 
+/** How late an engine's own event was seen to come, with a margin; and how often a false pause is cleared. */
+const LATE_EVENT_MS = 100;
+const THAW_ATTEMPTS = 5;
+
 /** A host with a Docker engine. Compute ids are container names, known before the create. */
 class DockerDriver implements RuntimeDriver {
   readonly #transport: EngineTransport;
@@ -190,8 +194,26 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async thaw(id: string, signal: AbortSignal): Promise<void> {
-    const thawed = this.#own.act(id, (container) => this.#containers.unpause(container, signal), signal);
-    await refusedAs("HostRefused", thawed, id);
+    const thaw = (container: string) => this.#containers.unpause(container, signal);
+    await refusedAs("HostRefused", this.#own.act(id, thaw, signal), id);
+    for (let attempt = 1; await this.#saysFrozenAgain(id, signal); attempt++) {
+      if (attempt === THAW_ATTEMPTS) throw new RuntimeError("HostRefused", `container ${id} does not thaw`);
+      const cycle = (container: string) =>
+        this.#starts.exclude(container, () => this.#containers.cycle(container, signal), signal);
+      await refusedAs("HostRefused", this.#own.act(id, cycle, signal), id);
+    }
+  }
+
+  /**
+   * The engine learns of a pause twice, from the call and from the runtime's event, and the event may come after the thaw: then
+   * it calls a running container paused and refuses every command (seen on 20.10). The second look is for that event.
+   */
+  async #saysFrozenAgain(id: string, signal: AbortSignal): Promise<boolean> {
+    for (let look = 0; look < 2; look++) {
+      if ((await this.inspect(id, signal)).state === "Frozen") return true;
+      if (look === 0) await this.#clock.sleep(LATE_EVENT_MS, signal);
+    }
+    return false;
   }
 
   async commit(id: string, localName: string, signal: AbortSignal): Promise<CommittedImage> {
@@ -304,7 +326,8 @@ class DockerDriver implements RuntimeDriver {
   }
 
   #start(call: { container: string; command: HelperCommand }, signal: AbortSignal): Promise<Duplex> {
-    return this.#starts.start(call.container, () => startHelper(this.#transport, call, signal), signal);
+    const begin = (onCreated: (exec: string) => void) => startHelper(this.#transport, { ...call, onCreated }, signal);
+    return this.#starts.start(call.container, begin, signal);
   }
 
   /** An effect on a running container. When it fails, an inspection says whether that is the container's state. */

@@ -9,6 +9,12 @@ const soon = async (): Promise<void> => {
   for (let turn = 0; turn < 5; turn++) await setImmediate();
 };
 
+/** A start that the engine takes. */
+const begin = (exec: string) => async (onCreated: (exec: string) => void) => {
+  onCreated(exec);
+  return exec;
+};
+
 function engine() {
   const pending = new Set<string>();
   return {
@@ -23,7 +29,7 @@ function engine() {
 test("a freeze waits until the engine says that a start of this process runs", async () => {
   const { pending, starts } = engine();
   pending.add("e1");
-  await starts.start("c", async () => ({ exec: "e1", result: "socket" }), never);
+  await starts.start("c", begin("e1"), never);
   let frozen = false;
   const freeze = async () => {
     frozen = true;
@@ -57,12 +63,12 @@ test("nothing starts while a freeze is under way; in another container it does",
   const freezing = starts.exclude("c", () => freeze.promise, never);
   await soon();
   const begun: string[] = [];
-  const begin = (exec: string) => async () => {
+  const noting = (exec: string) => async (onCreated: (exec: string) => void) => {
     begun.push(exec);
-    return { exec, result: exec };
+    return begin(exec)(onCreated);
   };
-  const waiting = starts.start("c", begin("here"), never);
-  await starts.start("d", begin("elsewhere"), never);
+  const waiting = starts.start("c", noting("here"), never);
+  await starts.start("d", noting("elsewhere"), never);
   assert.deepEqual(begun, ["elsewhere"]);
   freeze.resolve();
   await freezing;
@@ -79,5 +85,21 @@ test("a start that fails, and a freeze that fails, hold nobody up", async () => 
     starts.exclude("c", () => Promise.reject(new Error("no freezer")), never),
     /no freezer/,
   );
-  assert.equal(await starts.start("c", async () => ({ exec: "e", result: 1 }), never), 1);
+  assert.equal(await starts.start("c", begin("e"), never), "e");
+});
+
+test("a start that was refused after its creation is not waited for, although the engine keeps it as pending", async () => {
+  const { pending, starts } = engine();
+  pending.add("refused");
+  await assert.rejects(
+    starts.start(
+      "c",
+      async (onCreated) => {
+        onCreated("refused");
+        throw new Error("is paused");
+      },
+      never,
+    ),
+  );
+  assert.equal(await starts.exclude("c", async () => "frozen at once", AbortSignal.timeout(1_000)), "frozen at once");
 });

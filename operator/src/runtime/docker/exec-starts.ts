@@ -34,7 +34,7 @@ export class ExecStarts {
   /** Starts an exec once no freeze is under way; a freeze waits until the engine says that it runs. */
   async start<T>(
     container: string,
-    begin: () => Promise<{ exec: string; result: T }>,
+    begin: (onCreated: (exec: string) => void) => Promise<T>,
     signal: AbortSignal,
   ): Promise<T> {
     for (let freezing = this.#freezing.get(container); freezing; freezing = this.#freezing.get(container))
@@ -47,12 +47,18 @@ export class ExecStarts {
       starting.delete(ended.promise);
       ended.resolve();
     };
+    let created: string | undefined;
+    const onCreated = (exec: string) => {
+      created = exec;
+    };
     try {
-      const { exec, result } = await begin();
+      const result = await begin(onCreated);
       // Followed in the background: the caller's command need not wait for the engine's word.
-      void this.#follow(exec).finally(end);
+      void this.#follow(created).finally(end);
       return result;
     } catch (error) {
+      // One that was refused at its start stays pending in the engine's records, and is on no way.
+      if (created !== undefined) this.#giveUp(container, created);
       end();
       throw error;
     }
@@ -80,7 +86,8 @@ export class ExecStarts {
   }
 
   /** Never rejects: an engine that does not answer says nothing about the start, and the freeze asks it again. */
-  async #follow(exec: string): Promise<void> {
+  async #follow(exec: string | undefined): Promise<void> {
+    if (exec === undefined) return;
     const until = AbortSignal.timeout(START_MS);
     try {
       while (await this.#states.isPending(exec, until)) await this.#clock.sleep(LOOK_MS, until);
@@ -89,20 +96,25 @@ export class ExecStarts {
     }
   }
 
-  /** An exec that was created and refused at its start stays pending for ever: it is waited for once, and not long. */
+  /** Another process may have created one that it will never start: it is waited for once, and not long. */
   async #waitForOthers(container: string, signal: AbortSignal): Promise<void> {
-    const given = this.#givenUp.get(container) ?? new Set();
     const giveUpAt = this.#clock.now() + START_MS / 2;
     for (;;) {
-      const pending = (await this.#states.pending(container, signal)).filter((exec) => !given.has(exec));
+      const pending = (await this.#states.pending(container, signal)).filter(
+        (exec) => !this.#givenUp.get(container)?.has(exec),
+      );
       if (pending.length === 0) return;
       if (this.#clock.now() >= giveUpAt) {
-        for (const exec of pending) given.add(exec);
-        this.#givenUp.set(container, given);
+        for (const exec of pending) this.#giveUp(container, exec);
         return;
       }
       await this.#clock.sleep(LOOK_MS, signal);
     }
+  }
+
+  #giveUp(container: string, exec: string): void {
+    const given = this.#givenUp.get(container) ?? new Set();
+    this.#givenUp.set(container, given.add(exec));
   }
 
   /** Nothing is remembered of a container that is gone. */

@@ -57,7 +57,7 @@ const record = {
 };
 
 async function openHelper(transport: EngineTransport, call: HelperCall, signal: AbortSignal) {
-  return helperChannel((await startHelper(transport, call, signal)).result, call, signal);
+  return helperChannel(await startHelper(transport, call, signal), call, signal);
 }
 
 test("a stream with its record is the record", async () => {

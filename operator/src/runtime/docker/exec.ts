@@ -27,9 +27,9 @@ const DIAGNOSTIC_BYTES = 2048;
  */
 export async function startHelper(
   transport: EngineTransport,
-  call: Pick<HelperCall, "container" | "command">,
+  call: Pick<HelperCall, "container" | "command"> & { readonly onCreated?: (exec: string) => void },
   signal: AbortSignal,
-): Promise<{ exec: string; result: Duplex }> {
+): Promise<Duplex> {
   const { Id } = await transport.json(
     createdExec,
     {
@@ -47,8 +47,9 @@ export async function startHelper(
     },
     signal,
   );
+  call.onCreated?.(Id);
   const { socket } = await transport.upgrade(`/exec/${Id}/start`, { Detach: false, Tty: false }, signal);
-  return { exec: Id, result: socket };
+  return socket;
 }
 
 const execState = z.object({
