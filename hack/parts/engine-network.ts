@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { readFile, rm, writeFile } from "node:fs/promises";
-import { systemErrorCode } from "./errors.ts";
-import { run } from "./process.ts";
+import { PartFailed, systemErrorCode } from "./errors.ts";
+import { attempt, run } from "./process.ts";
 
 /** The addresses and links that one private dockerd uses, chosen so that they collide with nobody. */
 export interface EngineNetwork {
@@ -70,9 +70,17 @@ export async function removeEngineNetwork(network: EngineNetwork, signal: AbortS
   }
   const saved = await run(["iptables-save"], { signal });
   for (const rule of ownedRules(network, [...links, network.bridge], saved)) {
-    await run(["iptables", "--wait", "10", "--table", rule.table, "--delete", ...rule.args], { signal });
+    await deleteRule(rule, signal);
   }
   await restoreMachine(signal);
+}
+
+/** A dockerd that starts or ends at the same time may have taken the rule away already. */
+async function deleteRule(rule: FilterRule, signal: AbortSignal): Promise<void> {
+  const command = ["iptables", "--wait", "10", "--table", rule.table, "--delete", ...rule.args];
+  const { code, stderr } = await attempt(command, { signal });
+  if (code === 0 || /does a matching rule exist|No chain\/target\/match/.test(stderr)) return;
+  throw new PartFailed("iptables", `${command.slice(3).join(" ")}: ${stderr.trim()}`);
 }
 
 async function exists(link: string, signal: AbortSignal): Promise<string[]> {

@@ -147,6 +147,20 @@ test("whatever fails, and however often, it is tried again until it works", asyn
   assert.equal(it.reflector.health().failures, 0);
 });
 
+// kube-apiserver 1.37: a watch from exactly the revision that etcd compacted is answered with 500 for ever.
+test("a position at which the server fails again and again is given up for a new list", async () => {
+  await using it = setup();
+  it.source.write("a");
+  it.source.watchFailures.push(apiError(500), apiError(500), apiError(500));
+  void it.start();
+  await it.clock.advance(30_000);
+  it.source.write("b");
+  await it.clock.advance(30_000);
+  assert.deepEqual(it.names(), ["a", "b"]);
+  const lists = it.source.calls.filter((call) => call.startsWith("list"));
+  assert.equal(lists.length, 2, "one list at the start, one for the position");
+});
+
 test("tries are spaced out, doubling up to half a minute", async () => {
   await using it = setup();
   it.source.listFailures.push(...Array.from({ length: 12 }, () => apiError(500)));

@@ -238,6 +238,11 @@ export class Reflector<T extends KubeObject> {
     }
     // The server refuses this position (or this watch) rather than the moment: a fresh list gives a new one.
     else if (failure !== undefined && refusesPosition(failure.status)) this.#position = undefined;
+    // A watch from exactly the compacted revision is answered with an error 500 again and again (seen on 1.37): a position
+    // that only ever fails is given up, or the mirror would stand still until the next routine list.
+    else if (failure !== undefined && failure.status >= 500 && this.#failures >= MOST_POSITION_FAILURES) {
+      this.#position = undefined;
+    }
 
     const grown = backoffMs(this.#backoff, this.#failures, this.#random());
     const asked = failure?.retryAfterMs;
@@ -261,6 +266,9 @@ export class Reflector<T extends KubeObject> {
 }
 
 /** 401, 403 and 429 say nothing about the resourceVersion; 5xx neither. */
+/** Server errors in a row after which a watch's position is taken for the cause. */
+const MOST_POSITION_FAILURES = 3;
+
 function refusesPosition(status: number): boolean {
   return status >= 400 && status < 500 && status !== 401 && status !== 403 && status !== 429;
 }
