@@ -4,6 +4,7 @@
  */
 import { LeadershipLost } from "../reconciler/lease.ts";
 import type { RegistryClient } from "../registry/contract.ts";
+import { withMethods } from "../registry/with-methods.ts";
 import type { RuntimeDriver } from "../runtime/contract.ts";
 
 /** Asked before an effect that cannot be taken back. */
@@ -14,8 +15,7 @@ function demand(isLeading: IsLeading, effect: string): void {
 }
 
 export function guardedRegistry(client: RegistryClient, isLeading: IsLeading): RegistryClient {
-  return {
-    ...delegate(client),
+  return withMethods(client, {
     async putManifest(repository, reference, manifest, signal) {
       demand(isLeading, "manifest is put");
       return client.putManifest(repository, reference, manifest, signal);
@@ -24,25 +24,7 @@ export function guardedRegistry(client: RegistryClient, isLeading: IsLeading): R
       demand(isLeading, "manifest is deleted");
       return client.deleteManifest(repository, digest, signal);
     },
-  };
-}
-
-/** The client's methods bound, whether it is a class instance or a plain object. */
-function delegate(client: RegistryClient): RegistryClient {
-  return {
-    endpoint: client.endpoint,
-    getManifest: (...call) => client.getManifest(...call),
-    putManifest: (...call) => client.putManifest(...call),
-    deleteManifest: (...call) => client.deleteManifest(...call),
-    listTags: (...call) => client.listTags(...call),
-    getBlob: (...call) => client.getBlob(...call),
-    streamBlob: (...call) => client.streamBlob(...call),
-    verifyBlob: (...call) => client.verifyBlob(...call),
-    uploadBlob: (...call) => client.uploadBlob(...call),
-    putBlob: (...call) => client.putBlob(...call),
-    mountBlob: (...call) => client.mountBlob(...call),
-    close: () => client.close(),
-  };
+  });
 }
 
 export function guardedDriver(driver: RuntimeDriver, isLeading: IsLeading): RuntimeDriver {

@@ -7,6 +7,7 @@ import { isRegistryError, RegistryError } from "./errors.ts";
 import { canonicalRegistry, type ImageReference, manifestReference, parseReference, registryUrl } from "./reference.ts";
 import { judgeReference, type SourcePolicy } from "./source-policy.ts";
 import { type ImageSources, TargetRegistryError } from "./sources.ts";
+import { withMethods } from "./with-methods.ts";
 
 export interface ImageSourcesOptions {
   /** The installation's registry, which copies go to. Its endpoint is also read when an image of its own is the source. */
@@ -111,23 +112,4 @@ function blaming(client: RegistryClient, ofSource: WeakSet<object>): RegistryCli
     uploadBlob: (...call) => blame(client.uploadBlob(...call)),
     putBlob: (...call) => blame(client.putBlob(...call)),
   });
-}
-
-/** The client with some methods replaced; a class instance cannot be spread. */
-function withMethods(client: RegistryClient, methods: Partial<RegistryClient>): RegistryClient {
-  return {
-    endpoint: client.endpoint,
-    getManifest: (...call) => client.getManifest(...call),
-    putManifest: (...call) => client.putManifest(...call),
-    deleteManifest: (...call) => client.deleteManifest(...call),
-    listTags: (...call) => client.listTags(...call),
-    getBlob: (...call) => client.getBlob(...call),
-    streamBlob: (...call) => client.streamBlob(...call),
-    verifyBlob: (...call) => client.verifyBlob(...call),
-    uploadBlob: (...call) => client.uploadBlob(...call),
-    putBlob: (...call) => client.putBlob(...call),
-    mountBlob: (...call) => client.mountBlob(...call),
-    close: () => client.close(),
-    ...methods,
-  };
 }
