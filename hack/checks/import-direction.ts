@@ -72,7 +72,7 @@ export function judgeImport(file: string, specifier: string): string | undefined
 }
 
 /** Tests, and what only tests import: neither is part of the product. */
-const isForTests = (file: string): boolean => /(\.test(-kit)?|\/memory-parts)\.ts$/.test(file);
+const isForTests = (file: string): boolean => /\.test(-kit)?\.ts$/.test(file);
 
 if (import.meta.main) {
   const violations = findViolations(join(import.meta.dirname, "..", ".."));

@@ -4,7 +4,7 @@ import { INSTALLATION_SECRET, InstallationUnreadable, installationId } from "./i
 import type { KubeClient, ResourceClient } from "./kube/contract.ts";
 import { SECRETS, type Secret } from "./kube/resource-types.ts";
 import type { KubeObject } from "./reconciler/list-watch.ts";
-import { memoryResource } from "./runtime/memory-resource.ts";
+import { memoryResource } from "./runtime/memory-resource.test-kit.ts";
 
 const { signal } = new AbortController();
 const NAMESPACE = "agent-worlds-system";

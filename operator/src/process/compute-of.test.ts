@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { RuntimeDriver } from "../runtime/contract.ts";
 import { RuntimeError } from "../runtime/errors.ts";
-import { runtimeOf } from "../runtime/test-objects.ts";
+import { runtimeOf } from "../runtime/test-objects.test-kit.ts";
 import { createComputeOf } from "./compute-of.ts";
 
 const { signal } = new AbortController();

@@ -7,9 +7,9 @@ import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import type { HostFacts, ListedCompute, RuntimeDriver } from "./contract.ts";
 import { RUNTIME_FINALIZER, reconcileRuntimes } from "./controller.ts";
 import { RuntimeError } from "./errors.ts";
-import { memoryResource } from "./memory-resource.ts";
+import { memoryResource } from "./memory-resource.test-kit.ts";
 import { createRuntimeRescues } from "./rescues.ts";
-import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.ts";
+import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.test-kit.ts";
 
 const facts: HostFacts = { version: "27.5", platform: "linux/amd64", capabilities: ["exec"], cpus: 1, memoryBytes: 1 };
 const DAY_MS = 86_400_000;

@@ -9,8 +9,8 @@ import type { RuntimeDriver } from "./contract.ts";
 import { createDriverPool, type HostTls, type SecretObject } from "./driver-pool.ts";
 import { FakeDriver } from "./fake/driver.ts";
 import { FakeHost } from "./fake/host.ts";
-import { memoryResource } from "./memory-resource.ts";
-import { runtimeOf, T0 } from "./test-objects.ts";
+import { memoryResource } from "./memory-resource.test-kit.ts";
+import { runtimeOf, T0 } from "./test-objects.test-kit.ts";
 
 const { signal } = new AbortController();
 const RETIRED_MS = 600_000;

@@ -3,9 +3,9 @@ import { test } from "node:test";
 import type { Runtime, RuntimeRescue } from "@agentworlds/crds";
 import { RUNTIMES } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
-import { memoryResource } from "./memory-resource.ts";
+import { memoryResource } from "./memory-resource.test-kit.ts";
 import { createRuntimeRescues } from "./rescues.ts";
-import { at, runtimeOf } from "./test-objects.ts";
+import { at, runtimeOf } from "./test-objects.test-kit.ts";
 
 const { signal } = new AbortController();
 const rescueOf = (boot: number, change: Partial<RuntimeRescue> = {}): RuntimeRescue => ({

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { NamespaceSelector, Runtime } from "@agentworlds/crds";
 import fc from "fast-check";
 import { isNamespaceAllowed, selectHost, selectRuntime } from "./selection.ts";
-import { at, runtimeOf } from "./test-objects.ts";
+import { at, runtimeOf } from "./test-objects.test-kit.ts";
 
 const named = (name: string, parts: Parameters<typeof runtimeOf>[0] = {}): Runtime =>
   runtimeOf({ ...parts, metadata: { name, ...parts.metadata } });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { LIMITS, type Runtime, type RuntimeStatus, runtimeStatusSchema, type Sandbox } from "@agentworlds/crds";
 import type { HostFacts } from "./contract.ts";
 import { deriveRuntimeStatus, type HostProbe } from "./status.ts";
-import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.ts";
+import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.test-kit.ts";
 
 const facts: HostFacts = {
   version: "27.5.1",

@@ -6,10 +6,10 @@ import { silentLog } from "../reconciler/log.ts";
 import { captureName } from "../snapshot/docker-commit.ts";
 import type { ListedCapture, ListedCompute, ObservedCompute, RuntimeDriver } from "./contract.ts";
 import { RuntimeError } from "./errors.ts";
-import { memoryResource } from "./memory-resource.ts";
+import { memoryResource } from "./memory-resource.test-kit.ts";
 import { createRuntimeRescues } from "./rescues.ts";
 import { sweepHost } from "./sweep.ts";
-import { at, runtimeOf, sandboxOf, T0, worldOf } from "./test-objects.ts";
+import { at, runtimeOf, sandboxOf, T0, worldOf } from "./test-objects.test-kit.ts";
 
 const DAY = 86_400;
 const container = (uid: string, boot: number, sandbox = uid): ListedCompute => ({

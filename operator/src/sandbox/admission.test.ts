@@ -4,7 +4,7 @@ import type { Runtime, Sandbox } from "@agentworlds/crds";
 import fc from "fast-check";
 import { settle } from "../reconciler/test-clock.test-kit.ts";
 import type { Capability } from "../runtime/contract.ts";
-import { runtimeOf, sandboxOf } from "../runtime/test-objects.ts";
+import { runtimeOf, sandboxOf } from "../runtime/test-objects.test-kit.ts";
 import { AdmissionDesk, checkRuntime, type SessionNeeds, sessionsByHost } from "./admission.ts";
 
 const everything: Capability[] = [

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Sandbox, SandboxOperation, SandboxRequest, SandboxStatus } from "@agentworlds/crds";
 import fc from "fast-check";
 import type { ObservedCompute } from "../runtime/contract.ts";
-import { at, digest, sandboxOf, T0 } from "../runtime/test-objects.ts";
+import { at, digest, sandboxOf, T0 } from "../runtime/test-objects.test-kit.ts";
 import { type JudgeInput, judgeSession, type SessionGoal } from "./judge.ts";
 
 const RUNNING: ObservedCompute = { state: "Running", startedAt: at(0) };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Sandbox } from "@agentworlds/crds";
 import { isTrue } from "../reconciler/conditions.ts";
-import { memoryParts } from "./memory-parts.ts";
+import { memoryParts } from "./memory-parts.test-kit.ts";
 
 type Parts = Awaited<ReturnType<typeof memoryParts>>;
 

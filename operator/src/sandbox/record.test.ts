@@ -4,8 +4,8 @@ import type { Sandbox } from "@agentworlds/crds";
 import fc from "fast-check";
 import { SANDBOXES } from "../kube/resource-types.ts";
 import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
-import { memoryResource } from "../runtime/memory-resource.ts";
-import { at, sandboxOf, T0 } from "../runtime/test-objects.ts";
+import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
+import { at, sandboxOf, T0 } from "../runtime/test-objects.test-kit.ts";
 import {
   isoNow,
   type RecordScope,

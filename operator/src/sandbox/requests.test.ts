@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SandboxRequest, SandboxRequestResult } from "@agentworlds/crds";
-import { at, digest, sandboxOf } from "../runtime/test-objects.ts";
+import { at, digest, sandboxOf } from "../runtime/test-objects.test-kit.ts";
 import { openRequests } from "./judge.ts";
 import { answer, answerEnd, type SessionEnd } from "./requests.ts";
 

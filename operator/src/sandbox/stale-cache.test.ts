@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isTrue } from "../reconciler/conditions.ts";
-import { versionOf } from "../runtime/test-objects.ts";
-import { putImage } from "./memory-host.ts";
-import { memoryParts } from "./memory-parts.ts";
+import { versionOf } from "../runtime/test-objects.test-kit.ts";
+import { putImage } from "./memory-host.test-kit.ts";
+import { memoryParts } from "./memory-parts.test-kit.ts";
 
 type Parts = Awaited<ReturnType<typeof memoryParts>>;
 

@@ -5,7 +5,7 @@ import { sandboxStatusSchema } from "@agentworlds/crds";
 import fc from "fast-check";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
-import { at, digest, sandboxOf, T0 } from "../runtime/test-objects.ts";
+import { at, digest, sandboxOf, T0 } from "../runtime/test-objects.test-kit.ts";
 import { deriveSandboxStatus } from "./status.ts";
 
 const compute = { runtime: "local", host: "a", id: "aw-sandbox-uid-1", boot: 1 };

@@ -10,7 +10,7 @@ import {
 } from "../registry/contract.ts";
 import type { RegistryErrorCode } from "../registry/errors.ts";
 import { digestOf } from "./image-config.ts";
-import { MemoryRegistry } from "./memory-registry.ts";
+import { MemoryRegistry } from "./memory-registry.test-kit.ts";
 import {
   isTagFree,
   MOST_LAYERS,

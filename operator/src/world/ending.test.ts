@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Waiting } from "../reconciler/policy.ts";
-import { at } from "../runtime/test-objects.ts";
+import { at } from "../runtime/test-objects.test-kit.ts";
 import { deleting, worldParts } from "./world-parts.test-kit.ts";
 
 const deleted = { metadata: deleting, spec: { deletionPolicy: "Delete" } } as const;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { WorldStatus, WorldVersion } from "@agentworlds/crds";
 import fc from "fast-check";
-import { at, versionOf } from "../runtime/test-objects.ts";
+import { at, versionOf } from "../runtime/test-objects.test-kit.ts";
 import { judgeCommit, judgeHold, judgeReservation } from "./lineage.ts";
 
 const genesis = versionOf(0);

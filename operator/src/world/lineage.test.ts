@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { WorldHolder, WorldRescue, WorldStatus, WorldVersion } from "@agentworlds/crds";
-import { at, versionOf } from "../runtime/test-objects.ts";
+import { at, versionOf } from "../runtime/test-objects.test-kit.ts";
 import {
   judgeCommit,
   judgeHold,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { at, versionOf } from "../runtime/test-objects.ts";
+import { at, versionOf } from "../runtime/test-objects.test-kit.ts";
 import {
   judgeRetention,
   MOST_PRUNED,

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import type { World, WorldRescue } from "@agentworlds/crds";
 import fc from "fast-check";
 import { WORLDS } from "../kube/resource-types.ts";
-import { type MemoryResource, memoryResource } from "../runtime/memory-resource.ts";
-import { at, versionOf, worldOf } from "../runtime/test-objects.ts";
+import { type MemoryResource, memoryResource } from "../runtime/memory-resource.test-kit.ts";
+import { at, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
 import {
   CommitRefused,
   createWorldStatusWriter,

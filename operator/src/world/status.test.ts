@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { World } from "@agentworlds/crds";
 import { isoSeconds } from "../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
-import { T0, versionOf, worldOf } from "../runtime/test-objects.ts";
+import { T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
 import type { HeadFinding } from "./scope.ts";
 import { deriveWorldConditions, explain } from "./status.ts";
 

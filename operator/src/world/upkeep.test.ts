@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { at, versionOf } from "../runtime/test-objects.ts";
+import { at, versionOf } from "../runtime/test-objects.test-kit.ts";
 import { worldParts } from "./world-parts.test-kit.ts";
 
 /** Passes until the World rests, so that a test begins with a settled one. */

@@ -5,7 +5,7 @@ import { isRuntimeError } from "../errors.ts";
 import { encodeFrame, encodeJsonFrame, FRAME } from "../frames.ts";
 import { runCommand } from "../helper-session.ts";
 import { type HelperCall, helperChannel, startHelper } from "./exec.ts";
-import { httpAnswer, scriptedEngine } from "./scripted-engine.ts";
+import { httpAnswer, scriptedEngine } from "./scripted-engine.test-kit.ts";
 import { EngineTransport } from "./transport.ts";
 
 const never = new AbortController().signal;

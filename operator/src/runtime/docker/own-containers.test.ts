@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { isRuntimeError } from "../errors.ts";
 import { createDockerDriver } from "./driver.ts";
 import { labelsOf } from "./labels.ts";
-import { httpAnswer, scriptedEngine } from "./scripted-engine.ts";
+import { httpAnswer, scriptedEngine } from "./scripted-engine.test-kit.ts";
 
 const NAME = "aw-uid-1";
 const { signal } = new AbortController();

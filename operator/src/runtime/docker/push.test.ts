@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createDockerDriver } from "./driver.ts";
-import { httpAnswer, scriptedEngine } from "./scripted-engine.ts";
+import { httpAnswer, scriptedEngine } from "./scripted-engine.test-kit.ts";
 
 const { signal } = new AbortController();
 const PUSHED = httpAnswer(200, '{"status":"ok"}\n');

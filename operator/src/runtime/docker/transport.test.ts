@@ -5,7 +5,7 @@ import { z } from "zod";
 import { isRuntimeError, RuntimeError } from "../errors.ts";
 import { EngineRefused } from "./engine-errors.ts";
 import { followProgress } from "./progress.ts";
-import { httpAnswer, type Script, scriptedEngine } from "./scripted-engine.ts";
+import { httpAnswer, type Script, scriptedEngine } from "./scripted-engine.test-kit.ts";
 import { EngineTransport } from "./transport.ts";
 
 const never = new AbortController().signal;

@@ -10,17 +10,17 @@ import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { installationRegistry, worldRepository } from "../registry/installation.ts";
 import { RuntimeError } from "../runtime/errors.ts";
-import { memoryResource } from "../runtime/memory-resource.ts";
+import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
 import { createRuntimeRescues } from "../runtime/rescues.ts";
-import { at, runtimeOf, sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.ts";
+import { at, runtimeOf, sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
 import { createDockerCommit } from "../snapshot/docker-commit.ts";
-import { MemoryRegistry } from "../snapshot/memory-registry.ts";
+import { MemoryRegistry } from "../snapshot/memory-registry.test-kit.ts";
 import type { NamespaceObject } from "../world/scope.ts";
 import { createWorldStatusWriter } from "../world/status-writer.ts";
 import { AdmissionDesk } from "./admission.ts";
 import { reconcileSandboxes } from "./controller.ts";
-import { Effects, tracedRegistry, tracedResource } from "./counted-effects.ts";
-import { MemoryHost, putImage } from "./memory-host.ts";
+import { Effects, tracedRegistry, tracedResource } from "./counted-effects.test-kit.ts";
+import { MemoryHost, putImage } from "./memory-host.test-kit.ts";
 import type { SandboxDependencies } from "./scope.ts";
 
 const REPOSITORY = worldRepository("worlds", {

@@ -7,8 +7,8 @@ import type { ComputeOwner, ObservedCompute, RuntimeDriver } from "../runtime/co
 import { computeName } from "../runtime/contract.ts";
 import { RuntimeError } from "../runtime/errors.ts";
 import { digestOf } from "../snapshot/image-config.ts";
-import type { MemoryRegistry } from "../snapshot/memory-registry.ts";
-import type { Effects } from "./counted-effects.ts";
+import type { MemoryRegistry } from "../snapshot/memory-registry.test-kit.ts";
+import type { Effects } from "./counted-effects.test-kit.ts";
 
 interface Container {
   readonly owner: ComputeOwner;
