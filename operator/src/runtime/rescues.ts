@@ -1,7 +1,7 @@
 /** Unpublished work that is kept on a host, written where it survives its Sandbox and namespace: `Runtime.status.rescues[]`. */
 import type { Runtime, RuntimeRescue } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
-import { isConflict } from "../kube/errors.ts";
+import { retryOnConflict } from "../kube/retry-on-conflict.ts";
 import { type Log, silentLog } from "../reconciler/log.ts";
 
 /** What became of a rescue. `Full`: it is not written down, see `RuntimeRescues.record`. */
@@ -22,7 +22,6 @@ export interface RuntimeRescues {
 
 /** The schema allows no more. */
 const MOST_RESCUES = 64;
-const MOST_CONFLICTS = 20;
 
 /** Whether no further rescue can be written down. */
 export const isFull = (rescues: readonly RuntimeRescue[]): boolean => rescues.length >= MOST_RESCUES;
@@ -33,8 +32,8 @@ const isSameWork = (known: RuntimeRescue, rescue: RuntimeRescue): boolean =>
 
 export function createRuntimeRescues(runtimes: ResourceClient<Runtime>, log: Log = silentLog): RuntimeRescues {
   return {
-    async record(name, rescue, signal) {
-      for (let conflicts = 0; ; conflicts++) {
+    record: (name, rescue, signal) =>
+      retryOnConflict(async () => {
         const runtime = await runtimes.get({ name }, { signal });
         const rescues = runtime.status?.rescues ?? [];
         if (rescues.some((known) => isSameWork(known, rescue))) return "KnownAlready";
@@ -42,21 +41,16 @@ export function createRuntimeRescues(runtimes: ResourceClient<Runtime>, log: Log
           log.error({ runtime: name, rescue }, "rescued work is kept on its host without a record: the list is full");
           return "Full";
         }
-        try {
-          await runtimes.patchStatus(
-            { name },
-            {
-              metadata: { resourceVersion: runtime.metadata.resourceVersion },
-              status: { rescues: [...rescues, rescue] },
-            },
-            { signal },
-          );
-          return "Recorded";
-        } catch (error) {
-          if (!isConflict(error) || conflicts >= MOST_CONFLICTS) throw error;
-        }
-      }
-    },
+        await runtimes.patchStatus(
+          { name },
+          {
+            metadata: { resourceVersion: runtime.metadata.resourceVersion },
+            status: { rescues: [...rescues, rescue] },
+          },
+          { signal },
+        );
+        return "Recorded";
+      }),
 
     async kept(name, signal) {
       return (await runtimes.get({ name }, { signal })).status?.rescues ?? [];

@@ -3,7 +3,8 @@
  * effect it announces. Everything else waits for the one deferred write of status.ts.
  */
 import type { Sandbox, SandboxStatus } from "@agentworlds/crds";
-import { isConflict, isNotFound } from "../kube/errors.ts";
+import { isNotFound } from "../kube/errors.ts";
+import { retryOnConflict } from "../kube/retry-on-conflict.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { SANDBOX_FINALIZER, type SandboxScope } from "./scope.ts";
 
@@ -22,9 +23,6 @@ export interface RecordScope extends Pick<SandboxScope, "sandbox" | "context"> {
 export class SandboxGone extends Error {
   override readonly name = "SandboxGone";
 }
-
-/** Touches of gateways move the resourceVersion all the time while a session runs. */
-const MOST_CONFLICTS = 50;
 
 /**
  * Compare-and-swap on the object this pass judged. A conflict ends the pass: what was judged may no longer hold. For intents
@@ -60,17 +58,17 @@ export async function recordProgress(
   scope: RecordScope,
   patch: (sandbox: Sandbox) => SandboxStatusPatch | undefined,
 ): Promise<void> {
-  for (let conflicts = 0; ; conflicts++) {
+  await onLatest(scope, async () => {
     const status = patch(scope.sandbox);
-    if (!status) return;
-    try {
-      await recordIntent(scope, status);
-      return;
-    } catch (error) {
-      if (!isConflict(error) || conflicts >= MOST_CONFLICTS) throw error;
-      scope.sandbox = await readSame(scope);
-    }
-  }
+    if (status) await recordIntent(scope, status);
+  });
+}
+
+/** Begins with the object of this pass, and reads it afresh after a conflict. */
+async function onLatest(scope: RecordScope, attempt: () => Promise<void>): Promise<void> {
+  await retryOnConflict(attempt, async () => {
+    scope.sandbox = await readSame(scope);
+  });
 }
 
 /** Fresh read of the very same object. Throws `SandboxGone`. */
@@ -91,11 +89,11 @@ export async function readSame(scope: RecordScope): Promise<Sandbox> {
 
 /** The finalizer is there before compute can be, and goes after it. */
 export async function recordFinalizer(scope: RecordScope, present: boolean): Promise<void> {
-  for (let conflicts = 0; ; conflicts++) {
-    const finalizers = scope.sandbox.metadata.finalizers ?? [];
-    if (finalizers.includes(SANDBOX_FINALIZER) === present) return;
-    const { name, namespace, resourceVersion } = scope.sandbox.metadata;
-    try {
+  try {
+    await onLatest(scope, async () => {
+      const finalizers = scope.sandbox.metadata.finalizers ?? [];
+      if (finalizers.includes(SANDBOX_FINALIZER) === present) return;
+      const { name, namespace, resourceVersion } = scope.sandbox.metadata;
       scope.sandbox = await scope.dependencies.sandboxClient.patch(
         { name, ...(namespace === undefined ? {} : { namespace }) },
         {
@@ -108,17 +106,10 @@ export async function recordFinalizer(scope: RecordScope, present: boolean): Pro
         },
         { signal: scope.context.signal },
       );
-      return;
-    } catch (error) {
-      if (!present && isNotFound(error)) return;
-      if (!isConflict(error) || conflicts >= MOST_CONFLICTS) throw error;
-      try {
-        scope.sandbox = await readSame(scope);
-      } catch (gone) {
-        if (!present && gone instanceof SandboxGone) return;
-        throw gone;
-      }
-    }
+    });
+  } catch (error) {
+    // An object that is gone has no finalizer.
+    if (present || !(isNotFound(error) || error instanceof SandboxGone)) throw error;
   }
 }
 

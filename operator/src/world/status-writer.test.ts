@@ -2,17 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { World, WorldRescue } from "@agentworlds/crds";
 import fc from "fast-check";
+import { isConflict } from "../kube/errors.ts";
 import { WORLDS } from "../kube/resource-types.ts";
 import { type MemoryResource, memoryResource } from "../runtime/memory-resource.test-kit.ts";
 import { at, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
-import {
-  CommitRefused,
-  createWorldStatusWriter,
-  StatusContention,
-  WORLD_FINALIZER,
-  WorldGone,
-  type WorldRef,
-} from "./status-writer.ts";
+import { CommitRefused, createWorldStatusWriter, WORLD_FINALIZER, WorldGone, type WorldRef } from "./status-writer.ts";
 
 const { signal } = new AbortController();
 const ref: WorldRef = { namespace: "team", name: "lab", uid: "world-uid" };
@@ -335,10 +329,10 @@ test("forgetting survives a World that is replaced while it is read", async () =
   assert.equal(worlds.peek(ref)?.metadata.uid, "another");
 });
 
-test("contention without end is an error by name, not a silent loss", async () => {
+test("contention without end is thrown as the conflict it is, not swallowed", async () => {
   const { worlds, writer, foreign } = setup();
   worlds.interfere(...Array.from({ length: 100 }, (_, index) => foreign(`w${index}`)));
-  await assert.rejects(writer.reserve(ref, request, signal), StatusContention);
+  await assert.rejects(writer.reserve(ref, request, signal), isConflict);
 });
 
 test("what is no conflict is thrown at once", async () => {

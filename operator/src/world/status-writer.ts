@@ -4,7 +4,8 @@
  */
 import type { CausedBy, World, WorldRescue, WorldStatus, WorldVersion } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
-import { isConflict, isNotFound } from "../kube/errors.ts";
+import { isNotFound } from "../kube/errors.ts";
+import { retryOnConflict } from "../kube/retry-on-conflict.ts";
 import type { HoldVerdict, ReservationRequest, ReservationVerdict } from "./lineage.ts";
 import { judgeCommit, judgeHold, judgeReservation } from "./lineage.ts";
 
@@ -23,18 +24,11 @@ export class WorldGone extends Error {
   override readonly name = "WorldGone";
 }
 
-/** Another writer was faster again and again. */
-export class StatusContention extends Error {
-  override readonly name = "StatusContention";
-}
-
 /** Present while the World is held, pending, or to be deleted with its content. */
 export const WORLD_FINALIZER = "agentworlds.dev/world";
 
 /** `null` removes a field, as in a JSON merge patch. */
 export type WorldStatusPatch = { readonly [Field in keyof WorldStatus]?: WorldStatus[Field] | null };
-
-const MOST_CONFLICTS = 20;
 
 export interface WorldStatusWriter {
   /** Fresh read; throws `WorldGone`. */
@@ -105,25 +99,17 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
     );
   }
 
-  async function update<R>(
+  const update = <R>(
     ref: WorldRef,
     decide: (world: World) => Promise<Decision<R>> | Decision<R>,
     signal: AbortSignal,
-  ) {
-    for (let conflicts = 0; conflicts < MOST_CONFLICTS; conflicts++) {
-      try {
-        const world = await read(ref, signal);
-        const decision = await decide(world);
-        if (decision.patch) await summarise(world, decision.patch, signal);
-        return decision.result;
-      } catch (error) {
-        if (!isConflict(error)) throw error;
-      }
-    }
-    throw new StatusContention(
-      `World ${ref.namespace}/${ref.name} was written by others ${MOST_CONFLICTS} times in a row`,
-    );
-  }
+  ): Promise<R> =>
+    retryOnConflict(async () => {
+      const world = await read(ref, signal);
+      const decision = await decide(world);
+      if (decision.patch) await summarise(world, decision.patch, signal);
+      return decision.result;
+    });
 
   /** A World that is gone, or replaced in between, is a success. */
   async function updateIfThere(
@@ -193,21 +179,19 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
     claim: HoldClaim,
     held: { verdict: HoldVerdict; signal: AbortSignal },
   ): Promise<HoldVerdict> {
-    for (let conflicts = 0; conflicts < MOST_CONFLICTS; conflicts++) {
-      try {
+    try {
+      const judged = await retryOnConflict(async () => {
         const world = await read(ref, held.signal);
-        const judged = judgeHold(statusOf(world), claim);
-        if (judged.kind !== "held") return judged.kind === "refused" ? judged : hold(ref, claim, held.signal);
-        await setFinalizer(world, true, held.signal);
-        return held.verdict;
-      } catch (error) {
-        if (isNotFound(error)) throw new WorldGone(`World ${ref.namespace}/${ref.name} was deleted`, { cause: error });
-        if (!isConflict(error)) throw error;
-      }
+        const again = judgeHold(statusOf(world), claim);
+        if (again.kind === "held") await setFinalizer(world, true, held.signal);
+        return again;
+      });
+      if (judged.kind === "held") return held.verdict;
+      return judged.kind === "refused" ? judged : hold(ref, claim, held.signal);
+    } catch (error) {
+      if (isNotFound(error)) throw new WorldGone(`World ${ref.namespace}/${ref.name} was deleted`, { cause: error });
+      throw error;
     }
-    throw new StatusContention(
-      `World ${ref.namespace}/${ref.name} was written by others ${MOST_CONFLICTS} times in a row`,
-    );
   }
 
   return {
