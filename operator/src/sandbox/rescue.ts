@@ -7,10 +7,11 @@ import { clip, LIMITS, type RuntimeRescue, type SandboxCompute, type SandboxStat
 import { isNotFound } from "../kube/errors.ts";
 import { RuntimeError } from "../runtime/errors.ts";
 import { captureName } from "../snapshot/docker-commit.ts";
+import type { PublishedVersion } from "../world/publication.ts";
 import { WorldGone } from "../world/status-writer.ts";
 import { isPastCapture } from "./judge.ts";
 import { causeOf } from "./operation.ts";
-import { committedVersion, type PublishedVersion, publishedFields } from "./publication.ts";
+import { committedBy, publishedFields } from "./publish-operation.ts";
 import { isoNow, recordProgress, type SandboxStatusPatch } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
 import { refOf } from "./world-of.ts";
@@ -66,7 +67,7 @@ async function judgeRemains(scope: SandboxScope): Promise<Remains> {
 
 async function committedUnlessGone(scope: SandboxScope, operation: string): Promise<PublishedVersion | undefined> {
   try {
-    return await committedVersion(scope, operation);
+    return await committedBy(scope, operation);
   } catch (error) {
     if (error instanceof WorldGone) return undefined;
     throw error;

@@ -7,12 +7,13 @@ import { clip, LIMITS, type SandboxOperation } from "@agentworlds/crds";
 import { isConflict } from "../../kube/errors.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
+import { descriptionInForce } from "../../world/publication.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { dropCapture } from "../capture.ts";
 import { LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";
 import { openRequests } from "../judge.ts";
 import { causeOf, currentOperation, OperationLost, recordStage } from "../operation.ts";
-import { descriptionInForce, publishedFields, publishVersion } from "../publication.ts";
+import { publishedFields, publishOperation } from "../publish-operation.ts";
 import { isoNow, recordProgress } from "../record.ts";
 import { answer } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
@@ -86,12 +87,7 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   if (operation.verb === "Snapshot" && isAlive) await driver.thaw(compute.id, signal);
   const uploaded = await snapshots.upload(capture, signal);
   if (currentOperation(scope).stage === "Captured") await recordStage(scope, { stage: "Uploaded" });
-  const published = await publishVersion(scope, {
-    uploaded,
-    repository: capture.repository,
-    consistency: currentOperation(scope).consistency ?? "Crash",
-    onStage: (stage) => recordStage(scope, { stage }),
-  });
+  const published = await publishOperation(scope, { uploaded, repository: capture.repository });
   await recordProgress(scope, ({ status }) =>
     status?.operation
       ? {

@@ -1,10 +1,11 @@
 /** The intent to snapshot or to end, won by compare-and-swap before anything is frozen (DESIGN §4.4, §4.5). */
 import { randomUUID } from "node:crypto";
 import type { Sandbox, SandboxOperation, SandboxRequest, SandboxRequestResult } from "@agentworlds/crds";
+import type { PublishedVersion } from "../../world/publication.ts";
 import { dropCapture } from "../capture.ts";
 import { openRequests, type SessionGoal } from "../judge.ts";
 import { causeOf, SNAPSHOT_REQUESTED } from "../operation.ts";
-import { committedVersion, type PublishedVersion, publishedFields } from "../publication.ts";
+import { committedBy, publishedFields } from "../publish-operation.ts";
 import { isoNow, recordIntent, recordProgress } from "../record.ts";
 import { answer } from "../requests.ts";
 import type { SandboxScope } from "../scope.ts";
@@ -33,7 +34,7 @@ async function recordOperation(
 ): Promise<void> {
   // A snapshot that failed may have been captured before the last work: an ending captures anew. What it committed before
   // it failed is what the ending builds on.
-  const committed = current && (await committedVersion(scope, current.id));
+  const committed = current && (await committedBy(scope, current.id));
   const request = requestBehind(scope, goal);
   const description = request?.parameters?.description;
   const operation: SandboxOperation = {

@@ -14,7 +14,7 @@ import { dropCapture } from "../capture.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { openRequests } from "../judge.ts";
 import { recordStage } from "../operation.ts";
-import { committedVersion } from "../publication.ts";
+import { committedBy } from "../publish-operation.ts";
 import { isoNow, recordFinalizer, recordProgress, type SandboxStatusPatch } from "../record.ts";
 import { answer, answerEnd } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
@@ -50,7 +50,7 @@ export async function release(scope: SandboxScope): Promise<PhaseResult> {
 
 /** Compute goes only after its version is in the World: status alone, which others may write too, is no proof of it. */
 async function demandCommitted(scope: SandboxScope, operation: SandboxOperation): Promise<void> {
-  const committed = await committedVersion(scope, operation.id);
+  const committed = await committedBy(scope, operation.id);
   if (committed && committed.digest === operation.digest) return;
   await recordStage(scope, { stage: "Intended" });
   throw new Waiting("ReservationLost", {

@@ -1,0 +1,54 @@
+/** A session's operation as a publication of its World, and what a publication means for the session. */
+import type { UploadedCapture } from "../snapshot/contract.ts";
+import {
+  committedVersion,
+  type PublicationContext,
+  type PublishedVersion,
+  publishVersion,
+} from "../world/publication.ts";
+import { causeOf, currentOperation, recordStage, versionReasonOf } from "./operation.ts";
+import { isoNow } from "./record.ts";
+import type { SandboxScope } from "./scope.ts";
+import { worldRef } from "./world-of.ts";
+
+const contextOf = ({ dependencies, context }: SandboxScope): PublicationContext => ({
+  worldWriter: dependencies.worldWriter,
+  registry: dependencies.registry,
+  log: dependencies.log,
+  signal: context.signal,
+});
+
+/** Publishes what this pass's operation captured and uploaded. */
+export async function publishOperation(
+  scope: SandboxScope,
+  { uploaded, repository }: { readonly uploaded: UploadedCapture; readonly repository: string },
+): Promise<PublishedVersion> {
+  const { metadata, status } = scope.sandbox;
+  const operation = currentOperation(scope);
+  return publishVersion(contextOf(scope), {
+    world: worldRef(scope),
+    repository,
+    uploaded,
+    operation: operation.id,
+    sandbox: { name: metadata.name, uid: metadata.uid },
+    base: status?.base?.digest,
+    bootedFrom: status?.bootedFrom?.digest,
+    reason: versionReasonOf(operation),
+    consistency: operation.consistency ?? "Crash",
+    description: operation.description,
+    causedBy: causeOf(scope),
+    at: isoNow(scope),
+    onStage: (stage) => recordStage(scope, { stage }),
+  });
+}
+
+/** What an operation has committed although its Sandbox does not say so: the operator ended in between. */
+export async function committedBy(scope: SandboxScope, operation: string): Promise<PublishedVersion | undefined> {
+  return scope.world && committedVersion(contextOf(scope), worldRef(scope), operation);
+}
+
+/** A version that this session made is the base of its next. */
+export const publishedFields = (scope: SandboxScope, { version, digest, reason }: PublishedVersion) => ({
+  base: { version, digest },
+  lastSnapshot: { version, digest, reason, at: isoNow(scope) },
+});
