@@ -60,6 +60,7 @@ export {
   type NewWorld,
   newWorldSchema,
   type PrunedVersion,
+  type Recovery,
   SourceMissing,
   sourceOf,
   VERSION_REASONS,

@@ -30,6 +30,7 @@ import {
   word,
 } from "./schema.ts";
 import { imageReference } from "./source.ts";
+import { recoverySchema } from "./world.ts";
 
 const ENVIRONMENT_MAX = 64;
 
@@ -236,7 +237,12 @@ const operationSchema = z.object({
     .describe("Id of a failed operation that this one takes the place of, while what that left behind is removed."),
   request: word(64).exactOptional().describe("Id of the request that asked for it; absent when none did."),
   description: text(LIMITS.description).exactOptional().describe("Prose of the version. Unset: the one in force."),
-  consistency: word(64).exactOptional().describe("How the tree stood when it was captured; set from `Captured` on."),
+  consistency: word(64)
+    .exactOptional()
+    .describe("How the tree stands while it is captured, as in `World.status.versions[]`; set from `Frozen` on."),
+  recovered: recoverySchema
+    .exactOptional()
+    .describe("How the container had ended by itself before it was captured; absent when it had not."),
   version: count().exactOptional().describe("Number of the version it made; set from `Committed` on."),
   digest: digest().exactOptional().describe("Digest of the version it made; set from `Committed` on."),
 });

@@ -19,6 +19,7 @@ import {
   digest,
   exactlyOne,
   hasExactlyOne,
+  INT32_MAX,
   integer,
   list,
   objectName,
@@ -143,10 +144,24 @@ export const CONSISTENCIES = {
   Image: "Image",
   /** Every process was frozen. */
   Frozen: "Frozen",
+  /** The processes ran on, because the host could not freeze them: files may be of different moments. */
+  Fuzzy: "Fuzzy",
   /** The container was dead: what its processes had not written is not in it. */
   Crash: "Crash",
 } as const;
 export type Consistency = (typeof CONSISTENCIES)[keyof typeof CONSISTENCIES];
+
+/** What was wrong where work became a version although its session had not ended in order. */
+export const recoverySchema = z.object({
+  reason: word(64).describe(
+    "PascalCase constant: `ContainerExited` or `OutOfMemory`, how the container had ended; `Rescued`, it was kept for a while and published later.",
+  ),
+  exitCode: integer(-1, INT32_MAX)
+    .exactOptional()
+    .describe(
+      "Exit code of the container by its engine. No proof of anything: after a crash of the host an engine may say 0.",
+    ),
+});
 
 const worldVersionSchema = z.object({
   version: count().describe("Number; 0 is the genesis. Gaps are legal: a number is used up by the attempt."),
@@ -161,14 +176,11 @@ const worldVersionSchema = z.object({
     "What made it: `Genesis`, `Deadline`, `Lifetime`, `Close`, `Delete`, `Mode`, `Snapshot` or `Crash`.",
   ),
   consistency: word(64).describe(
-    "`Image`, `Frozen` (all processes were stopped) or `Crash` (captured from a dead container).",
+    "`Image`, `Frozen` (all processes were stopped), `Fuzzy` (they ran on: the host could not freeze them) or `Crash` (captured from a dead container).",
   ),
-  recovered: z
-    .enum(["Restart", "Rescue"])
+  recovered: recoverySchema
     .exactOptional()
-    .describe(
-      "Set when a later pass finished what an earlier one had begun: after a `Restart` of the operator, or from a `Rescue`.",
-    ),
+    .describe("Set when the session had not ended in order and its work was saved from what was left of it."),
   description: text(LIMITS.description).describe("Prose in force when it was made."),
   causedBy: causedBySchema.describe("Who caused it."),
   sandbox: sandboxReferenceSchema.exactOptional().describe("The session it was made in; absent at the genesis."),
@@ -266,6 +278,7 @@ export type NewWorld = z.input<typeof newWorldSchema>;
 export type WorldVersion = z.infer<typeof worldVersionSchema>;
 export type WorldPending = z.infer<typeof pendingSchema>;
 export type WorldHolder = z.infer<typeof holderSchema>;
+export type Recovery = z.infer<typeof recoverySchema>;
 export type WorldRescue = z.infer<typeof rescueSchema>;
 export type PrunedVersion = z.infer<typeof prunedVersionSchema>;
 

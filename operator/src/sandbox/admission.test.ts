@@ -50,10 +50,16 @@ const checks: [
     { kind: "fits" },
   ],
   [
-    "a session that saves needs freeze and commit, and every missing one is named",
-    able(without("freeze", "commit")),
+    "a session that saves needs commit, and every missing capability is named",
+    able(without("commit", "pidsLimit")),
     needs,
-    { kind: "refused", reason: "CapabilityMissing", names: "freeze, commit" },
+    { kind: "refused", reason: "CapabilityMissing", names: "commit, pidsLimit" },
+  ],
+  [
+    "a host that cannot freeze is no obstacle: its versions say Fuzzy",
+    able(without("freeze")),
+    needs,
+    { kind: "fits" },
   ],
   ["a throwaway session does not", able(without("freeze", "commit")), { ...needs, saves: false }, { kind: "fits" }],
   [

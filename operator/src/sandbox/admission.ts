@@ -61,7 +61,6 @@ function wantedCapabilities(runtime: Runtime, needs: SessionNeeds): Capability[]
   const { isolation } = runtime.spec;
   const wanted: [Capability, boolean][] = [
     ["exec", true],
-    ["freeze", needs.saves],
     ["commit", needs.saves],
     ["cpuLimit", needs.cpu || isolation?.cpu !== undefined],
     ["memoryLimit", needs.memory || isolation?.memory !== undefined],

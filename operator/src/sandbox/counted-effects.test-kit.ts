@@ -17,6 +17,7 @@ export class Effects {
   #isDead = false;
   #kill: { readonly index: number; readonly when: "before" | "after" } | undefined;
   #killAfter: string | undefined;
+  readonly #beforeNext = new Map<string, () => void>();
 
   constructor(kill?: { index: number; when: "before" | "after" }) {
     this.#kill = kill;
@@ -25,6 +26,11 @@ export class Effects {
   /** Ends the process after the next effect of this name. */
   killAfter(name: string): void {
     this.#killAfter = name;
+  }
+
+  /** Something happens outside right before the next effect of this name. */
+  beforeNext(name: string, happen: () => void): void {
+    this.#beforeNext.set(name, happen);
   }
 
   /** A new process begins; it is not killed again. */
@@ -44,11 +50,15 @@ export class Effects {
       this.#kill = { index: this.seen.length, when: "after" };
       this.#killAfter = undefined;
     }
+    this.#beforeNext.get(name)?.();
+    this.#beforeNext.delete(name);
     const isLast = this.seen.push(name) - 1 === this.#kill?.index;
     if (isLast && this.#kill?.when === "before") this.#die(`before ${name}`);
-    const result = await call();
-    if (isLast) this.#die(`after ${name}`);
-    return result;
+    try {
+      return await call();
+    } finally {
+      if (isLast) this.#die(`after ${name}`);
+    }
   }
 
   #die(where: string): never {

@@ -13,6 +13,8 @@ import type { Effects } from "./counted-effects.test-kit.ts";
 interface Container {
   readonly owner: ComputeOwner;
   state: "Running" | "Frozen" | "Exited";
+  /** How it ended, as the engine tells it. Default: exit 137, killed. */
+  ended?: { exitCode: number; outOfMemory: boolean };
   readonly work: string[];
 }
 
@@ -27,6 +29,8 @@ export class MemoryHost {
   readonly containers = new Map<string, Container>();
   readonly commits = new Map<string, readonly string[]>();
   readonly registry: MemoryRegistry;
+  /** The engine answers every freeze with an error. */
+  refusesFreeze = false;
   readonly driver: RuntimeDriver;
 
   constructor(effects: Effects, registry: MemoryRegistry) {
@@ -70,7 +74,12 @@ export class MemoryHost {
           this.containers.set(id, { owner: spec.owner, state: "Running", work });
           return id;
         }),
-      freeze: (id) => effects.write("freeze", async () => become(id, "Frozen")),
+      freeze: (id) =>
+        effects.write("freeze", async () => {
+          if (running(id).state === "Exited") throw new RuntimeError("ComputeNotRunning", `container ${id} has ended`);
+          if (this.refusesFreeze) throw new RuntimeError("HostRefused", "the freezer is not there");
+          become(id, "Frozen");
+        }),
       thaw: (id) => effects.write("thaw", async () => become(id, "Running")),
       stop: (id) => effects.write("stop", async () => become(id, "Exited")),
       remove: (id) => effects.write("remove", async () => void this.containers.delete(id)),
@@ -93,7 +102,9 @@ export class MemoryHost {
   #inspect(id: string): ObservedCompute {
     const found = this.containers.get(id);
     if (!found) return { state: "Absent" };
-    if (found.state === "Exited") return { state: "Exited", exitCode: 137, outOfMemory: false, finishedAt: undefined };
+    if (found.state === "Exited") {
+      return { state: "Exited", finishedAt: undefined, ...(found.ended ?? { exitCode: 137, outOfMemory: false }) };
+    }
     return { state: found.state, startedAt: undefined };
   }
 

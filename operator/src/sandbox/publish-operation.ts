@@ -35,6 +35,7 @@ export async function publishOperation(
     bootedFrom: status?.bootedFrom?.digest,
     reason: versionReasonOf(operation),
     consistency: operation.consistency ?? "Crash",
+    recovered: operation.recovered,
     description: operation.description,
     causedBy: causeOf(scope),
     at: isoNow(scope),

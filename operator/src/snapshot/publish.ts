@@ -2,7 +2,7 @@
  * A version in the registry: config, then manifest by digest, then read back, then tags (DESIGN §4.1). The reservation
  * before and the commit after belong to world/status-writer.ts. Every function may be repeated.
  */
-import type { CausedBy } from "@agentworlds/crds";
+import type { CausedBy, Recovery } from "@agentworlds/crds";
 import type { Descriptor, Digest, ImageManifest, RegistryClient } from "../registry/contract.ts";
 import { MEDIA_TYPES } from "../registry/contract.ts";
 import { digestOf } from "../registry/digest.ts";
@@ -18,6 +18,8 @@ export interface VersionFacts {
   readonly parent?: string;
   readonly reason: string;
   readonly consistency: string;
+  /** Set when the session had not ended in order. */
+  readonly recovered?: Recovery | undefined;
   readonly description: string;
   /** Creator of the World, as stamped at admission. */
   readonly createdBy: CausedBy;
@@ -72,6 +74,7 @@ export function manifestOfVersion(facts: VersionFacts, content: VersionContent):
       [`${ANNOTATION}created-by`]: JSON.stringify(facts.createdBy),
       [`${ANNOTATION}caused-by`]: JSON.stringify(facts.causedBy),
       [`${ANNOTATION}consistency`]: facts.consistency,
+      ...(facts.recovered === undefined ? {} : { [`${ANNOTATION}recovered`]: JSON.stringify(facts.recovered) }),
       [`${ANNOTATION}description`]: facts.description,
       "org.opencontainers.image.created": facts.createdAt,
       "org.opencontainers.image.base.name": facts.genesis.image,

@@ -3,7 +3,7 @@
  * A function over plain values, so that work becomes a version whether or not its Sandbox is still there. Repeatable: the
  * operation's reservation gives the same number and time, so a retry makes the same digest.
  */
-import type { CausedBy, SandboxReference, World, WorldPending, WorldVersion } from "@agentworlds/crds";
+import type { CausedBy, Recovery, SandboxReference, World, WorldPending, WorldVersion } from "@agentworlds/crds";
 import { clip, LIMITS } from "@agentworlds/crds";
 import type { Log } from "../reconciler/log.ts";
 import { Waiting } from "../reconciler/policy.ts";
@@ -43,8 +43,8 @@ export interface Publication {
   /** Prose that was stated for this version. Unset: the one in force. */
   readonly description: string | undefined;
   readonly causedBy: CausedBy;
-  /** How it came to be finished by somebody else than whoever began it. */
-  readonly recovered?: WorldVersion["recovered"];
+  /** Set when the session had not ended in order. */
+  readonly recovered?: Recovery | undefined;
   /** ISO time of the reservation, unless one is there. */
   readonly at: string;
   /** Called when the stage is reached, before the next begins. */
@@ -172,6 +172,7 @@ async function draftVersion(
     ...(pending.base === undefined ? {} : { parent: pending.base }),
     reason,
     consistency,
+    ...(publication.recovered === undefined ? {} : { recovered: publication.recovered }),
     causedBy,
     createdAt: pending.since,
   };
@@ -192,7 +193,6 @@ async function draftVersion(
       layers: content.layers.length,
       description: clip(description, LIMITS.description),
       sandbox: { name: sandbox.name, uid: sandbox.uid },
-      ...(publication.recovered === undefined ? {} : { recovered: publication.recovered }),
     },
   };
 }

@@ -60,7 +60,7 @@ const version: WorldVersion = {
   createdAt: at,
   reason: "Deadline",
   consistency: "Frozen",
-  recovered: "Restart",
+  recovered: { reason: "OutOfMemory", exitCode: 137 },
   description: "tools installed",
   causedBy,
   sandbox: session,

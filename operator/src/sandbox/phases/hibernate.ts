@@ -14,6 +14,7 @@ import { LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";
 import { openRequests } from "../judge.ts";
 import { causeOf, currentOperation, OperationLost, recordStage } from "../operation.ts";
 import { publishedFields, publishOperation } from "../publish-operation.ts";
+import { isAlive, quiesce } from "../quiesce.ts";
 import { isoNow, recordProgress } from "../record.ts";
 import { answer } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
@@ -69,22 +70,19 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   const { signal } = scope.context;
   const operation = currentOperation(scope);
   const capture = { operation: operation.id, driver, computeId: compute.id, repository: repositoryName(scope) };
-  const isAlive = observed?.state === "Running" || observed?.state === "Frozen";
-  const isThere = isAlive || observed?.state === "Exited";
+  const isThere = isAlive(observed) || observed?.state === "Exited";
 
   if (needsCapture(operation) || (isThere && !(await isStillCaptured(scope, operation)))) {
-    if (isAlive) await driver.freeze(compute.id, signal);
-    await recordStage(scope, { stage: "Frozen" });
+    await quiesce(scope, driver);
     await snapshots.capture(capture, signal);
     // What a retry must repeat to the letter is written down with the capture.
     await recordStage(scope, {
       stage: "Captured",
-      consistency: isAlive ? "Frozen" : "Crash",
       description: operation.description ?? (scope.world ? descriptionInForce(scope.world) : ""),
     });
   }
   // The work is in the capture: a session that goes on need not wait for the upload.
-  if (operation.verb === "Snapshot" && isAlive) await driver.thaw(compute.id, signal);
+  if (operation.verb === "Snapshot" && isAlive(scope.observed)) await driver.thaw(compute.id, signal);
   const uploaded = await snapshots.upload(capture, signal);
   if (currentOperation(scope).stage === "Captured") await recordStage(scope, { stage: "Uploaded" });
   const published = await publishOperation(scope, { uploaded, repository: capture.repository });

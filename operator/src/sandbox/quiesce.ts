@@ -1,0 +1,78 @@
+/**
+ * How a session stands while it is captured. A running one is frozen; where the host cannot do that the version says `Fuzzy`
+ * instead of pretending. One that has ended by itself stands still: what its processes had not written is lost, and the
+ * version says how it ended.
+ */
+import { CONSISTENCIES, type Consistency, type Recovery } from "@agentworlds/crds";
+import type { ObservedCompute, RuntimeDriver } from "../runtime/contract.ts";
+import { isRuntimeError } from "../runtime/errors.ts";
+import { currentOperation, OperationLost, recordStage } from "./operation.ts";
+import type { SandboxScope } from "./scope.ts";
+
+/** A host that can freeze may refuse once; after this many attempts the work is saved as it stands. */
+const MOST_FREEZE_ATTEMPTS = 3;
+
+/** Brings the session to a stand and writes down how it stands: the operation is `Frozen`. Repeatable. */
+export async function quiesce(scope: SandboxScope, driver: RuntimeDriver): Promise<void> {
+  await recordStage(scope, { stage: "Frozen", ...(await standStill(scope, driver)) });
+}
+
+interface Stand {
+  readonly consistency: Consistency;
+  readonly recovered?: Recovery;
+}
+
+async function standStill(scope: SandboxScope, driver: RuntimeDriver): Promise<Stand> {
+  const id = scope.sandbox.status?.compute?.id;
+  if (id === undefined) throw new OperationLost("nothing to capture from");
+  if (!isAlive(scope.observed)) return standOfDead(scope.observed);
+  try {
+    return { consistency: await freeze(scope, { driver, id }) };
+  } catch (error) {
+    if (!isRuntimeError(error, "ComputeNotRunning")) throw error;
+    // It ended between the look and the freeze.
+    scope.observed = await driver.inspect(id, scope.context.signal);
+    if (scope.observed.state !== "Exited") throw error;
+    return standOfDead(scope.observed);
+  }
+}
+
+export const isAlive = (observed: ObservedCompute | undefined): boolean =>
+  observed?.state === "Running" || observed?.state === "Frozen";
+
+async function freeze(
+  scope: SandboxScope,
+  { driver, id }: { driver: RuntimeDriver; id: string },
+): Promise<Consistency> {
+  if (!canFreeze(scope)) return CONSISTENCIES.Fuzzy;
+  try {
+    await driver.freeze(id, scope.context.signal);
+    return CONSISTENCIES.Frozen;
+  } catch (error) {
+    const attempt = currentOperation(scope).attempts + 1;
+    if (!isRuntimeError(error, "HostRefused") || attempt < MOST_FREEZE_ATTEMPTS) throw error;
+    scope.dependencies.log.warn({ id, err: error }, "the host does not freeze this container: its capture is fuzzy");
+    return CONSISTENCIES.Fuzzy;
+  }
+}
+
+/** What is not known of a host is tried. */
+function canFreeze({ sandbox, dependencies }: SandboxScope): boolean {
+  const { runtime = "", host } = sandbox.status?.compute ?? {};
+  const known = dependencies.runtimes.get(runtime)?.status?.hosts?.find(({ name }) => name === host);
+  return known?.capabilities === undefined || known.capabilities.includes("freeze");
+}
+
+function standOfDead(observed: ObservedCompute | undefined): Stand {
+  const consistency = CONSISTENCIES.Crash;
+  return observed?.state === "Exited" ? { consistency, recovered: recoveryOf(observed) } : { consistency };
+}
+
+/**
+ * The exit code is told and decides nothing: a container's PID 1 never ends by itself, and after a crash of the host an engine
+ * may say 0.
+ */
+const recoveryOf = (observed: Extract<ObservedCompute, { state: "Exited" }>): Recovery => ({
+  reason: observed.outOfMemory ? "OutOfMemory" : "ContainerExited",
+  exitCode: observed.exitCode,
+});
