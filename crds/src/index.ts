@@ -15,6 +15,7 @@ export {
   objectMetaSchema,
   type Platform,
   type SandboxReference,
+  sandboxReferenceSchema,
   VERSION,
   type VersionPointer,
 } from "./object.ts";
@@ -61,6 +62,7 @@ export {
   newWorldSchema,
   type PrunedVersion,
   type Recovery,
+  recoverySchema,
   SourceMissing,
   sourceOf,
   VERSION_REASONS,

@@ -168,7 +168,11 @@ const worldVersionSchema = z.object({
   digest: digest().describe("Digest of the manifest."),
   operation: word(64).describe("Id of the operation that made it; a retry finds its own version by it."),
   parent: digest().exactOptional().describe("Digest of the version it was made from; absent at the genesis."),
-  sizeBytes: bytes().describe("Compressed bytes this version added to its parent."),
+  sizeBytes: bytes()
+    .exactOptional()
+    .describe(
+      "Compressed bytes this version added to its parent; absent when it was read back from a registry that does not say.",
+    ),
   totalBytes: bytes().describe("Compressed bytes of all its layers."),
   layers: count().describe("Number of layers."),
   createdAt: time().describe("When its number was reserved."),

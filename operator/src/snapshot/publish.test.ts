@@ -18,9 +18,9 @@ import {
   putVersion,
   readBackVersion,
   repairTags,
-  type VersionFacts,
   versionTag,
 } from "./publish.ts";
+import type { VersionFacts } from "./version-annotations.ts";
 
 const { signal } = new AbortController();
 const REPOSITORY = "worlds/install/team/lab-12345678";

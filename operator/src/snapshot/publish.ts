@@ -2,34 +2,12 @@
  * A version in the registry: config, then manifest by digest, then read back, then tags (DESIGN §4.1). The reservation
  * before and the commit after belong to world/status-writer.ts. Every function may be repeated.
  */
-import type { CausedBy, Recovery } from "@agentworlds/crds";
 import type { Descriptor, Digest, ImageManifest, RegistryClient } from "../registry/contract.ts";
 import { MEDIA_TYPES } from "../registry/contract.ts";
 import { digestOf } from "../registry/digest.ts";
 import { isRegistryError } from "../registry/errors.ts";
 import { PublicationError } from "./errors.ts";
-
-/** What a version says about itself; becomes the manifest's annotations (DESIGN §11). */
-export interface VersionFacts {
-  readonly operation: string;
-  readonly world: { readonly namespace: string; readonly name: string; readonly uid: string };
-  readonly version: number;
-  /** Digest of the version it derives from; absent at genesis. */
-  readonly parent?: string;
-  readonly reason: string;
-  readonly consistency: string;
-  /** Set when the session had not ended in order. */
-  readonly recovered?: Recovery | undefined;
-  readonly description: string;
-  /** Creator of the World, as stamped at admission. */
-  readonly createdBy: CausedBy;
-  /** Who caused this version. */
-  readonly causedBy: CausedBy;
-  /** ISO time of the reservation. */
-  readonly createdAt: string;
-  /** The genesis image as named by the World, and its digest. */
-  readonly genesis: { readonly image: string; readonly digest: string };
-}
+import { annotationsOf, type VersionFacts } from "./version-annotations.ts";
 
 export interface VersionContent {
   readonly config: Uint8Array;
@@ -40,8 +18,6 @@ export const versionTag = (version: number): string => `v${version}`;
 
 /** dockerd refuses layer 126 (`maxLayerDepth`), and a container booted at 125 can never be committed again. */
 export const MOST_LAYERS = 124;
-
-const ANNOTATION = "dev.agentworlds.";
 
 /** The same facts and content make the same bytes. */
 export function manifestOfVersion(facts: VersionFacts, content: VersionContent): Uint8Array {
@@ -64,22 +40,7 @@ export function manifestOfVersion(facts: VersionFacts, content: VersionContent):
       digest: layer.digest,
       size: layer.size,
     })),
-    annotations: {
-      [`${ANNOTATION}operation`]: facts.operation,
-      [`${ANNOTATION}world`]: `${facts.world.namespace}/${facts.world.name}`,
-      [`${ANNOTATION}world-uid`]: facts.world.uid,
-      [`${ANNOTATION}version`]: String(facts.version),
-      ...(facts.parent === undefined ? {} : { [`${ANNOTATION}parent`]: facts.parent }),
-      [`${ANNOTATION}reason`]: facts.reason,
-      [`${ANNOTATION}created-by`]: JSON.stringify(facts.createdBy),
-      [`${ANNOTATION}caused-by`]: JSON.stringify(facts.causedBy),
-      [`${ANNOTATION}consistency`]: facts.consistency,
-      ...(facts.recovered === undefined ? {} : { [`${ANNOTATION}recovered`]: JSON.stringify(facts.recovered) }),
-      [`${ANNOTATION}description`]: facts.description,
-      "org.opencontainers.image.created": facts.createdAt,
-      "org.opencontainers.image.base.name": facts.genesis.image,
-      "org.opencontainers.image.base.digest": facts.genesis.digest,
-    },
+    annotations: annotationsOf(facts),
   };
   return new TextEncoder().encode(JSON.stringify(manifest));
 }

@@ -84,6 +84,7 @@ async function publishGenesis(
     const createdBy = creatorOf(scope.world);
     const { image } = sourceOf(scope.world.spec);
     const description = scope.world.spec.description ?? "";
+    const totalBytes = genesis.layers.reduce((sum, layer) => sum + layer.size, 0);
     const manifest = manifestOfVersion(
       {
         operation,
@@ -95,7 +96,8 @@ async function publishGenesis(
         createdBy,
         causedBy: createdBy,
         createdAt: since,
-        genesis: { image, digest: genesis.sourceDigest },
+        genesis: { image, digest: genesis.sourceDigest, platform: genesis.platform },
+        sizeBytes: totalBytes,
       },
       { config: genesis.config, layers: genesis.layers },
     );
@@ -105,7 +107,6 @@ async function publishGenesis(
       await readBackVersion(registry.client, genesis.repository, put, signal);
       return put;
     });
-    const totalBytes = genesis.layers.reduce((sum, layer) => sum + layer.size, 0);
     await writer.commit(
       scope.ref,
       {

@@ -166,6 +166,8 @@ async function draftVersion(
   });
   const description = publication.description ?? descriptionInForce(world);
   const content = { config, layers: uploaded.layers };
+  const inherited = new Set(booted.layers.map((layer) => layer.digest));
+  const bytesOf = (layers: typeof content.layers) => layers.reduce((sum, layer) => sum + layer.size, 0);
   const facts = {
     operation,
     version: pending.version,
@@ -175,24 +177,22 @@ async function draftVersion(
     ...(publication.recovered === undefined ? {} : { recovered: publication.recovered }),
     causedBy,
     createdAt: pending.since,
+    sandbox: { name: sandbox.name, uid: sandbox.uid },
+    sizeBytes: bytesOf(content.layers.filter((layer) => !inherited.has(layer.digest))),
   };
   const manifest = manifestOfVersion(
     { ...facts, world: publication.world, description, createdBy: creatorOf(world), genesis },
     content,
   );
-  const inherited = new Set(booted.layers.map((layer) => layer.digest));
-  const bytesOf = (layers: typeof content.layers) => layers.reduce((sum, layer) => sum + layer.size, 0);
   return {
     content,
     manifest,
     version: {
       ...facts,
       digest: digestOf(manifest),
-      sizeBytes: bytesOf(content.layers.filter((layer) => !inherited.has(layer.digest))),
       totalBytes: bytesOf(content.layers),
       layers: content.layers.length,
       description: clip(description, LIMITS.description),
-      sandbox: { name: sandbox.name, uid: sandbox.uid },
     },
   };
 }

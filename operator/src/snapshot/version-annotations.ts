@@ -1,0 +1,176 @@
+/**
+ * What a version says about itself in the annotations of its manifest (DESIGN §11, docs/adr/0012): written when it is
+ * published, read when a lineage has to be rebuilt from the registry. What is written here can be read back here.
+ */
+import {
+  type CausedBy,
+  causedBySchema,
+  clip,
+  LIMITS,
+  type Platform,
+  type Recovery,
+  recoverySchema,
+  sandboxReferenceSchema,
+} from "@agentworlds/crds";
+import { z } from "zod";
+import { isDigest } from "../registry/digest.ts";
+
+/** What a version says about itself; becomes the manifest's annotations. */
+export interface VersionFacts {
+  readonly operation: string;
+  readonly world: { readonly namespace: string; readonly name: string; readonly uid: string };
+  readonly version: number;
+  /** Digest of the version it derives from; absent at genesis. */
+  readonly parent?: string;
+  readonly reason: string;
+  readonly consistency: string;
+  readonly description: string;
+  /** Creator of the World, as stamped at admission. */
+  readonly createdBy: CausedBy;
+  /** Who caused this version. */
+  readonly causedBy: CausedBy;
+  /** ISO time of the reservation. */
+  readonly createdAt: string;
+  /** The genesis image as named by the World, its digest, and the platform that the World is fixed to. */
+  readonly genesis: { readonly image: string; readonly digest: string; readonly platform?: string };
+  /** The session it was made in; absent at genesis. */
+  readonly sandbox?: { readonly name: string; readonly uid: string };
+  /** Set when the session had not ended in order. */
+  readonly recovered?: Recovery | undefined;
+  /** Compressed bytes it added to its parent: once the parent is pruned, nothing else tells. */
+  readonly sizeBytes?: number;
+}
+
+/** The facts as a manifest carries them. What an older operator did not write is absent, never guessed. */
+export interface RecordedFacts extends Omit<VersionFacts, "createdBy" | "causedBy" | "genesis" | "parent"> {
+  readonly parent?: `sha256:${string}`;
+  readonly causedBy?: CausedBy;
+  readonly genesis?: { readonly image: string; readonly digest: `sha256:${string}`; readonly platform?: Platform };
+  readonly recovered?: Recovery;
+}
+
+/** `foreign`: not made by this product. `unreadable`: it says that it is a version and does not say which, or of what. */
+export type AnnotationReading =
+  | { readonly kind: "version"; readonly facts: RecordedFacts }
+  | { readonly kind: "foreign" }
+  | { readonly kind: "unreadable"; readonly because: string };
+
+export const ANNOTATION = "dev.agentworlds.";
+const CREATED = "org.opencontainers.image.created";
+const BASE_NAME = "org.opencontainers.image.base.name";
+const BASE_DIGEST = "org.opencontainers.image.base.digest";
+
+/** The same facts make the same annotations in the same order, so that a retry makes the same digest. */
+export function annotationsOf(facts: VersionFacts): Readonly<Record<string, string>> {
+  const { sandbox, recovered, sizeBytes, genesis } = facts;
+  return {
+    [`${ANNOTATION}operation`]: facts.operation,
+    [`${ANNOTATION}world`]: `${facts.world.namespace}/${facts.world.name}`,
+    [`${ANNOTATION}world-uid`]: facts.world.uid,
+    [`${ANNOTATION}version`]: String(facts.version),
+    ...(facts.parent === undefined ? {} : { [`${ANNOTATION}parent`]: facts.parent }),
+    [`${ANNOTATION}reason`]: facts.reason,
+    [`${ANNOTATION}created-by`]: JSON.stringify(facts.createdBy),
+    [`${ANNOTATION}caused-by`]: JSON.stringify(facts.causedBy),
+    [`${ANNOTATION}consistency`]: facts.consistency,
+    [`${ANNOTATION}description`]: facts.description,
+    ...(sandbox === undefined ? {} : { [`${ANNOTATION}sandbox`]: JSON.stringify(sandbox) }),
+    ...(recovered === undefined ? {} : { [`${ANNOTATION}recovered`]: JSON.stringify(recovered) }),
+    ...(sizeBytes === undefined ? {} : { [`${ANNOTATION}size-bytes`]: String(sizeBytes) }),
+    ...(genesis.platform === undefined ? {} : { [`${ANNOTATION}platform`]: genesis.platform }),
+    [CREATED]: facts.createdAt,
+    [BASE_NAME]: genesis.image,
+    [BASE_DIGEST]: genesis.digest,
+  };
+}
+
+const digest = z.templateLiteral(["sha256:", z.string().regex(/^[0-9a-f]{64}$/)]);
+const wholeNumber = z
+  .string()
+  .regex(/^(0|[1-9][0-9]{0,15})$/)
+  .transform(Number);
+/** A text that should be JSON and is not, or is of another shape, says nothing. */
+const json = <T extends z.ZodType>(schema: T) =>
+  z
+    .string()
+    .transform((text) => parseJson(text))
+    .pipe(schema.optional().catch(undefined));
+
+/** What makes a manifest a version of a World: without one of these it cannot be placed in any lineage. */
+const identity = z.object({
+  operation: z.string().min(1).max(64),
+  world: z.string().regex(/^[^/]+\/[^/]+$/),
+  "world-uid": z.string().min(1).max(64),
+  version: wholeNumber.pipe(z.number().max(2_147_483_647)),
+  parent: digest.optional(),
+  reason: z.string().min(1).max(64),
+  consistency: z.string().min(1).max(64),
+  created: z.iso.datetime(),
+});
+
+/** What a version may leave out. */
+const details = z.object({
+  description: z.string().default(""),
+  "caused-by": json(causedBySchema).optional(),
+  sandbox: json(sandboxReferenceSchema).optional(),
+  recovered: json(recoverySchema).optional(),
+  "size-bytes": wholeNumber.optional().catch(undefined),
+  platform: z.enum(["linux/amd64", "linux/arm64"]).optional().catch(undefined),
+});
+
+export function readAnnotations(annotations: Readonly<Record<string, string>> | undefined): AnnotationReading {
+  const own = Object.fromEntries(
+    Object.entries(annotations ?? {})
+      .filter(([key]) => key.startsWith(ANNOTATION))
+      .map(([key, value]) => [key.slice(ANNOTATION.length), value]),
+  );
+  if (Object.keys(own).length === 0) return { kind: "foreign" };
+  const known = identity.safeParse({ ...own, created: annotations?.[CREATED] });
+  if (!known.success) {
+    const fields = known.error.issues.map(({ path }) => path.join(".")).join(", ");
+    return { kind: "unreadable", because: `its annotations do not say, or say wrongly: ${fields}` };
+  }
+  const more = details.parse(own);
+  const [namespace = "", name = ""] = known.data.world.split("/");
+  const { parent } = known.data;
+  const { recovered, platform } = more;
+  const genesis = readGenesis(annotations ?? {}, platform);
+  return {
+    kind: "version",
+    facts: {
+      operation: known.data.operation,
+      world: { namespace, name, uid: known.data["world-uid"] },
+      version: known.data.version,
+      ...(parent === undefined ? {} : { parent }),
+      reason: known.data.reason,
+      consistency: known.data.consistency,
+      description: clip(more.description, LIMITS.description),
+      ...(more["caused-by"] === undefined ? {} : { causedBy: more["caused-by"] }),
+      createdAt: known.data.created,
+      ...(genesis === undefined ? {} : { genesis }),
+      ...(more.sandbox === undefined ? {} : { sandbox: more.sandbox }),
+      ...(recovered === undefined ? {} : { recovered }),
+      ...(more["size-bytes"] === undefined ? {} : { sizeBytes: more["size-bytes"] }),
+    },
+  };
+}
+
+function readGenesis(
+  annotations: Readonly<Record<string, string>>,
+  platform: Platform | undefined,
+): RecordedFacts["genesis"] {
+  const image = annotations[BASE_NAME];
+  const source = annotations[BASE_DIGEST];
+  const isNamed = image !== undefined && image !== "" && image.length <= LIMITS.image;
+  if (!isNamed || source === undefined || !isDigest(source)) return undefined;
+  return { image, digest: source, ...(platform === undefined ? {} : { platform }) };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
