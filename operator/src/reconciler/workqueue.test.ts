@@ -129,7 +129,12 @@ class Model {
   order: string[] = [];
 
   add(key: string, after: number): void {
-    this.due.set(key, Math.min(this.due.get(key) ?? Number.POSITIVE_INFINITY, this.now + after));
+    const dueAt = this.now + after;
+    if (dueAt < (this.due.get(key) ?? Number.POSITIVE_INFINITY)) {
+      // Of two that are due at the same moment, the one asked for later comes later.
+      this.due.delete(key);
+      this.due.set(key, dueAt);
+    }
     this.refresh();
   }
   advance(ms: number): void {
