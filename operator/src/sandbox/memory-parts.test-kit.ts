@@ -75,11 +75,13 @@ export async function memoryParts(options: {
   const client = tracedRegistry(registry.client, effects);
 
   let stale: { world: World | undefined } | undefined;
+  let staleSandbox: Sandbox | undefined;
+  const cachedSandbox = (): Sandbox | undefined => staleSandbox ?? sandboxes.peek(REF);
   const cachedWorld = (): World | undefined => (stale ? stale.world : worlds.peek(WORLD));
 
   const dependencies = (): SandboxDependencies => ({
     installation: "install",
-    sandboxes: { get: () => sandboxes.peek(REF), list: () => [sandboxes.peek(REF)].filter((one) => one !== undefined) },
+    sandboxes: { get: cachedSandbox, list: () => [cachedSandbox()].filter((one) => one !== undefined) },
     sandboxClient: tracedResource("Sandbox", sandboxes, effects),
     worlds: { get: cachedWorld, list: () => [cachedWorld()].filter((one) => one !== undefined) },
     worldWriter: createWorldStatusWriter(tracedResource("World", worlds, effects)),
@@ -146,6 +148,7 @@ export async function memoryParts(options: {
     registry,
     host,
     runtimes,
+    sandboxes,
     failures,
     genesis,
     pass,
@@ -160,6 +163,10 @@ export async function memoryParts(options: {
     /** From now on the cache shows this, whatever becomes of the World; without an argument it is up to date again. */
     showCached(shown?: { world: World | undefined }) {
       stale = shown;
+    },
+    /** The same for the Sandbox. */
+    showCachedSandbox(shown?: Sandbox) {
+      staleSandbox = shown;
     },
     silenceHost() {
       isHostSilent = true;

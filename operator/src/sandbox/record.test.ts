@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Sandbox } from "@agentworlds/crds";
 import fc from "fast-check";
+import { isConflict } from "../kube/errors.ts";
 import { SANDBOXES } from "../kube/resource-types.ts";
 import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
@@ -127,12 +128,24 @@ test("our finalizer comes and goes beside others, once", async () => {
 });
 
 test("a finalizer that somebody adds in between is kept", async () => {
-  const { sandboxes, scope, now } = setup();
-  sandboxes.interfere(() =>
-    sandboxes.put({ ...now(), metadata: { ...now().metadata, finalizers: ["acme.dev/late"] } }),
-  );
-  await recordFinalizer(scope, true);
-  assert.deepEqual(now().metadata.finalizers, ["acme.dev/late", SANDBOX_FINALIZER]);
+  const { sandboxes, scope, now } = setup(sandboxOf({ metadata: { finalizers: [SANDBOX_FINALIZER] } }));
+  const late = ["acme.dev/late", SANDBOX_FINALIZER];
+  sandboxes.interfere(() => sandboxes.put({ ...now(), metadata: { ...now().metadata, finalizers: late } }));
+  await recordFinalizer(scope, false);
+  assert.deepEqual(now().metadata.finalizers, ["acme.dev/late"]);
+});
+
+test("a boot is judged again when somebody wrote before its finalizer, and a boot that is there keeps it", async () => {
+  const adding = setup();
+  adding.sandboxes.interfere(adding.touch(1_000));
+  await assert.rejects(recordFinalizer(adding.scope, true), isConflict);
+  assert.equal(adding.now().metadata.finalizers, undefined);
+
+  const { sandboxes, scope, now } = setup(sandboxOf({ metadata: { finalizers: [SANDBOX_FINALIZER] } }));
+  const compute = { runtime: "local", host: "a", id: "aw-sandbox-uid-1", boot: 1 };
+  sandboxes.interfere(() => sandboxes.put({ ...now(), status: { ...now().status, boot: 1, compute } }));
+  await recordFinalizer(scope, false);
+  assert.deepEqual(now().metadata.finalizers, [SANDBOX_FINALIZER]);
 });
 
 test("removing the finalizer of a Sandbox that is gone, by any moment, is a success", async () => {
@@ -175,7 +188,7 @@ test("however touches cut in: none is undone, and every write carries the resour
           else if (call === "progress") await recordProgress(scope, () => ({ boot: index }));
           else await recordFinalizer(scope, index % 2 === 0);
         } catch (error) {
-          assert.ok(call === "intent" && touches > 0, String(error));
+          assert.ok(call !== "progress" && touches > 0 && isConflict(error), String(error));
           scope.sandbox = now();
         }
         assert.equal(now().status.expiresAt, at(touched), "a touch was undone");

@@ -87,30 +87,38 @@ export async function readSame(scope: RecordScope): Promise<Sandbox> {
   throw new SandboxGone(`Sandbox ${namespace}/${name} (${uid}) does not exist any more`);
 }
 
-/** The finalizer is there before compute can be, and goes after it. */
+/**
+ * The finalizer is there before compute can be, and goes after it. To add it is an intent: a conflict ends the pass. It is not
+ * taken from a Sandbox that has compute by now.
+ */
 export async function recordFinalizer(scope: RecordScope, present: boolean): Promise<void> {
+  if (present) return patchFinalizer(scope, true);
   try {
     await onLatest(scope, async () => {
-      const finalizers = scope.sandbox.metadata.finalizers ?? [];
-      if (finalizers.includes(SANDBOX_FINALIZER) === present) return;
-      const { name, namespace, resourceVersion } = scope.sandbox.metadata;
-      scope.sandbox = await scope.dependencies.sandboxClient.patch(
-        { name, ...(namespace === undefined ? {} : { namespace }) },
-        {
-          metadata: {
-            resourceVersion,
-            finalizers: present
-              ? [...finalizers, SANDBOX_FINALIZER]
-              : finalizers.filter((finalizer) => finalizer !== SANDBOX_FINALIZER),
-          },
-        },
-        { signal: scope.context.signal },
-      );
+      if (!scope.sandbox.status?.compute) await patchFinalizer(scope, false);
     });
   } catch (error) {
     // An object that is gone has no finalizer.
-    if (present || !(isNotFound(error) || error instanceof SandboxGone)) throw error;
+    if (!isNotFound(error) && !(error instanceof SandboxGone)) throw error;
   }
+}
+
+async function patchFinalizer(scope: RecordScope, present: boolean): Promise<void> {
+  const finalizers = scope.sandbox.metadata.finalizers ?? [];
+  if (finalizers.includes(SANDBOX_FINALIZER) === present) return;
+  const { name, namespace, resourceVersion } = scope.sandbox.metadata;
+  scope.sandbox = await scope.dependencies.sandboxClient.patch(
+    { name, ...(namespace === undefined ? {} : { namespace }) },
+    {
+      metadata: {
+        resourceVersion,
+        finalizers: present
+          ? [...finalizers, SANDBOX_FINALIZER]
+          : finalizers.filter((finalizer) => finalizer !== SANDBOX_FINALIZER),
+      },
+    },
+    { signal: scope.context.signal },
+  );
 }
 
 /** ISO time of this pass with milliseconds; deadlines need them. */

@@ -12,7 +12,7 @@ import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
 import { letGoOfWorld } from "../hold.ts";
-import { isoNow, recordFinalizer, recordIntent } from "../record.ts";
+import { isoNow, readSame, recordFinalizer, recordIntent } from "../record.ts";
 import { answer } from "../requests.ts";
 import type { SandboxScope } from "../scope.ts";
 import { refOf } from "../world-of.ts";
@@ -31,17 +31,24 @@ export async function admit(scope: SandboxScope): Promise<PhaseResult> {
   try {
     return await admitOrThrow(scope, scope.goal.wakes);
   } catch (error) {
-    // Whatever stands in the way of the boot: a hold without a slot would keep others waiting for nothing.
-    if (holdsForNothing(scope)) await letGoOfWorld(scope);
+    await letGoUnlessBooted(scope, error);
     throw error;
   }
 }
 
-/** The cached World names this Sandbox as holder, and no boot is recorded: in this pass or by an operator that ended. */
-function holdsForNothing({ world, sandbox, tookHold }: SandboxScope): boolean {
+/**
+ * Whatever stands in the way of the boot: a hold without a slot would keep others waiting for nothing. But the boot may be
+ * recorded, by a write whose answer was lost or by one that the cache does not show, and then the hold is its own.
+ */
+async function letGoUnlessBooted(scope: SandboxScope, failure: unknown): Promise<void> {
+  const { world, sandbox, tookHold } = scope;
   const isHolder = tookHold === true || (world && statusOf(world).holder?.uid === sandbox.metadata.uid);
-  return isHolder === true && sandbox.status?.compute === undefined;
+  if (!isHolder || isOutcomeUnknown(failure)) return;
+  scope.sandbox = await readSame(scope);
+  if (!scope.sandbox.status?.compute) await letGoOfWorld(scope);
 }
+
+const isOutcomeUnknown = (error: unknown): boolean => error instanceof ConnectionError && error.outcomeUnknown;
 
 async function admitOrThrow(scope: SandboxScope, wakes: readonly SandboxRequest[]): Promise<PhaseResult> {
   const world = scope.sandbox.spec.world ? requireWorld(scope) : undefined;
@@ -208,7 +215,7 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
     });
   } catch (error) {
     // Where the answer was lost the boot may be recorded all the same: the slot stays taken until the cache shows.
-    if (!(error instanceof ConnectionError && error.outcomeUnknown)) admission.takeBack(uid);
+    if (!isOutcomeUnknown(error)) admission.takeBack(uid);
     throw error;
   }
 }

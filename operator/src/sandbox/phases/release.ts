@@ -15,7 +15,7 @@ import { letGoOfWorld } from "../hold.ts";
 import { openRequests } from "../judge.ts";
 import { recordStage } from "../operation.ts";
 import { committedBy } from "../publish-operation.ts";
-import { isoNow, recordFinalizer, recordProgress, type SandboxStatusPatch } from "../record.ts";
+import { isoNow, readSame, recordFinalizer, recordIntent, recordProgress, type SandboxStatusPatch } from "../record.ts";
 import { answer, answerEnd } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
 import { SANDBOX_FINALIZER, type SandboxScope } from "../scope.ts";
@@ -146,12 +146,11 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
 export async function closeAsleep(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.goal.kind !== "closeAsleep") return CONTINUE;
   const at = isoNow(scope);
-  await recordProgress(scope, (sandbox) => {
-    const last = lastVersion(sandbox);
-    return {
-      closed: { ...last, at },
-      requests: answerEnd(sandbox, { isClosed: true, published: undefined, last, at }),
-    };
+  const last = lastVersion(scope.sandbox);
+  // An intent: a boot that the cache does not show must not be closed over.
+  await recordIntent(scope, {
+    closed: { ...last, at },
+    requests: answerEnd(scope.sandbox, { isClosed: true, published: undefined, last, at }),
   });
   scope.goal = { kind: "finished" };
   return CONTINUE;
@@ -160,9 +159,14 @@ export async function closeAsleep(scope: SandboxScope): Promise<PhaseResult> {
 /** Without compute there is nothing a finalizer could protect; a closed Sandbox goes when its time is over. */
 export async function cleanUp(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.sandbox.status?.compute) return CONTINUE;
-  // A hold without compute, of a boot that was never recorded, would outlive the one who could end it.
-  if (scope.sandbox.metadata.finalizers?.includes(SANDBOX_FINALIZER)) await letGoOfWorld(scope);
-  await recordFinalizer(scope, false);
+  if (scope.sandbox.metadata.finalizers?.includes(SANDBOX_FINALIZER)) {
+    // The cache may not show a boot that is recorded: its hold is its own.
+    scope.sandbox = await readSame(scope);
+    if (scope.sandbox.status?.compute) return CONTINUE;
+    // A hold without compute, of a boot that was never recorded, would outlive the one who could end it.
+    await letGoOfWorld(scope);
+    await recordFinalizer(scope, false);
+  }
   const { closed } = scope.sandbox.status ?? {};
   const { ttlSecondsAfterClosed } = scope.sandbox.spec;
   const { metadata } = scope.sandbox;
