@@ -11,6 +11,7 @@ import {
 } from "./contract.ts";
 import { isDigest } from "./digest.ts";
 import { RegistryError } from "./errors.ts";
+import { inParallel } from "./in-parallel.ts";
 
 /** What to copy, and where to. */
 export interface CopyImageRequest {
@@ -76,7 +77,8 @@ export async function resolveImage(request: Omit<CopyImageRequest, "target">): P
 export async function copyImage(request: CopyImageRequest): Promise<ResolvedImage> {
   const image = await resolveImage(request);
   const blobs = new Map(image.manifest.layers.map((layer) => [layer.digest, layer]));
-  await inParallel([...blobs.values()], request.signal, (layer, signal) => copyBlob({ ...request, signal }, layer));
+  const bounds = { limit: PARALLEL_COPIES, signal: request.signal };
+  await inParallel([...blobs.values()], bounds, (layer, signal) => copyBlob({ ...request, signal }, layer));
   await request.target.client.putBlob(request.target.repository, image.config, request.signal);
   return image;
 }
@@ -152,33 +154,6 @@ function checkConfig(bytes: Uint8Array, expected: { platform: string; layers: nu
   if (count !== expected.layers) {
     throw unsupported(`its manifest has ${expected.layers} layers and its config ${count} diff ids`);
   }
-}
-
-/** Runs `work` on every item, a few at a time. The first failure aborts the others, and all have ended when it is thrown. */
-async function inParallel<T>(
-  items: readonly T[],
-  signal: AbortSignal,
-  work: (item: T, signal: AbortSignal) => Promise<void>,
-): Promise<void> {
-  signal.throwIfAborted();
-  const stop = new AbortController();
-  const onAbort = () => stop.abort(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
-  const queue = items.values();
-  const worker = async () => {
-    for (const item of queue) {
-      stop.signal.throwIfAborted();
-      await work(item, stop.signal);
-    }
-  };
-  const workers = Array.from({ length: Math.min(PARALLEL_COPIES, items.length) }, () =>
-    worker().catch((error: unknown) => {
-      if (!stop.signal.aborted) stop.abort(error);
-    }),
-  );
-  await Promise.all(workers);
-  signal.removeEventListener("abort", onAbort);
-  stop.signal.throwIfAborted();
 }
 
 function notOffered(wanted: string, offered: readonly string[]): RegistryError {

@@ -9,6 +9,7 @@ import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
 import { keepFinalizer } from "./ending.ts";
 import { becomeGenesis, recordRepository } from "./genesis.ts";
 import { endLostHold, forgetOrphans, isOrphan } from "./lost-hold.ts";
+import { recoverLineage } from "./recover.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
 import { deriveWorldConditions, explain } from "./status.ts";
 import { statusOf, WorldGone } from "./status-writer.ts";
@@ -17,9 +18,10 @@ import { repairTags, retain } from "./upkeep.ts";
 /** The life of a World, in order. */
 const phases: readonly Phase<WorldScope>[] = [
   endLostHold, // a holder whose Sandbox was removed by force, on proof only
+  recordRepository, // where its versions will live
+  recoverLineage, // a status that was lost, rebuilt from that repository
   keepFinalizer, // held, pending or deletionPolicy Delete; ends a World that is being deleted
   forgetOrphans, // rescues that no Runtime keeps any more
-  recordRepository, // where its versions will live
   becomeGenesis, // the source image, copied and published as version 0
   repairTags, // head can be read, each v<n> exists, latest follows head
   retain, // versions beyond the limit go

@@ -12,14 +12,16 @@ import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publ
 import { creatorOf } from "./creator.ts";
 import type { WorldScope } from "./scope.ts";
 import { explainOwnRegistryErrors, explainSourceErrors } from "./source-errors.ts";
-import { statusOf } from "./status-writer.ts";
+import { statusOf, WORLD_FINALIZER } from "./status-writer.ts";
 
 /** Every World has one genesis, so its operation id derives from the World. */
 export const genesisOperation = (world: World): string => `genesis-${world.metadata.uid}`;
 
 /** Writes where the World's versions will live, before the first byte goes there. */
 export async function recordRepository(scope: WorldScope): Promise<PhaseResult> {
-  if (scope.world.status?.repository || scope.world.metadata.deletionTimestamp) return CONTINUE;
+  const { metadata, status } = scope.world;
+  const isGoing = metadata.deletionTimestamp !== undefined && !metadata.finalizers?.includes(WORLD_FINALIZER);
+  if (status?.repository || isGoing) return CONTINUE;
   const { registry, installation, writer } = scope.dependencies;
   const { namespace, name, uid } = scope.ref;
   const repository = registry.asWeNameIt(
@@ -34,7 +36,6 @@ export async function becomeGenesis(scope: WorldScope): Promise<PhaseResult> {
   if (scope.world.status?.head || scope.world.metadata.deletionTimestamp) return CONTINUE;
   const platform = await platformOfRuntime(scope);
   const repository = repositoryInRegistry(scope);
-  await demandNoLineage(scope, repository);
   const source = sourceOf(scope.world.spec).image;
   const copied = await explainSourceErrors(source, () =>
     scope.dependencies.sources.copyInto(source, { repository, platform }, scope.context.signal),
@@ -50,23 +51,6 @@ export async function becomeGenesis(scope: WorldScope): Promise<PhaseResult> {
     },
   );
   return CONTINUE;
-}
-
-/**
- * A World without a head whose repository has versions has lost its status, not its past: starting from genesis would be
- * silently in an older state. Tags are written after the commit, so a genesis that was broken off has none.
- */
-async function demandNoLineage(scope: WorldScope, repository: string): Promise<void> {
-  const { client } = scope.dependencies.registry;
-  const tags = await explainOwnRegistryErrors(`looking for versions in ${repository}`, () =>
-    client.listTags(repository, scope.context.signal),
-  );
-  const versions = tags.filter((tag) => /^v\d+$/.test(tag));
-  if (versions.length === 0) return;
-  throw new Terminal("PreviousLineageFound", {
-    message: `${repository} has ${versions.length} versions (${versions.slice(-3).join(", ")}), and the World's status names none`,
-    remediation: "put the World's status back from a backup, or create a World of another name from the image you want",
-  });
 }
 
 async function publishGenesis(

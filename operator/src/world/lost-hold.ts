@@ -2,7 +2,7 @@
  * The end of a hold whose Sandbox object is gone: its finalizer was removed by hand, so it cannot let go any more. Only proof
  * ends it (DESIGN §4.2): the API server says that the Sandbox does not exist, and every host says that no container of it does.
  */
-import type { WorldRescue, WorldStatus } from "@agentworlds/crds";
+import type { RuntimeRescue, WorldRescue, WorldStatus } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import type { WorldScope } from "./scope.ts";
@@ -86,15 +86,21 @@ async function endHold(scope: WorldScope, session: Session, because: string): Pr
 }
 
 /** What the Runtimes keep of a session, as the World records it. */
-function rescuesOf({ dependencies }: WorldScope, { uid }: Session): WorldRescue[] {
-  return dependencies.runtimes
+const rescuesOf = (scope: WorldScope, { uid }: Session): WorldRescue[] =>
+  rescuesWhere(scope, (rescue) => rescue.sandbox.uid === uid);
+
+/** Everything the Runtimes keep for a World of this namespace and name. */
+export const rescuesKept = (scope: WorldScope): WorldRescue[] =>
+  rescuesWhere(scope, ({ namespace, world }) => namespace === scope.ref.namespace && world === scope.ref.name);
+
+const rescuesWhere = ({ dependencies }: WorldScope, isWanted: (rescue: RuntimeRescue) => boolean): WorldRescue[] =>
+  dependencies.runtimes
     .list()
     .flatMap(({ metadata, status }) =>
       (status?.rescues ?? [])
-        .filter((rescue) => rescue.sandbox.uid === uid)
+        .filter(isWanted)
         .map(({ namespace: _, world: __, ...rescue }) => ({ ...rescue, runtime: metadata.name })),
     );
-}
 
 /** An orphan's container names no World, so its Runtime tells nobody when it removes it. */
 export async function forgetOrphans(scope: WorldScope): Promise<PhaseResult> {

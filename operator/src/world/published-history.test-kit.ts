@@ -3,6 +3,7 @@ import type { WorldVersion } from "@agentworlds/crds";
 import { MEDIA_TYPES } from "../registry/contract.ts";
 import { digestOf } from "../registry/digest.ts";
 import { at, digest } from "../runtime/test-objects.test-kit.ts";
+import type { MemoryRegistry } from "../snapshot/memory-registry.test-kit.ts";
 import { manifestOfVersion } from "../snapshot/publish.ts";
 import { annotationsOf, type VersionFacts } from "../snapshot/version-annotations.ts";
 import type { FoundReference } from "./recovery.ts";
@@ -10,11 +11,14 @@ import type { FoundReference } from "./recovery.ts";
 type Change = { parent?: string | undefined; uid?: string; operation?: string; facts?: Partial<VersionFacts> };
 
 /** A layer per version, of 100 bytes at genesis and 10 bytes after it. */
+const layerBytes = (index: number): Uint8Array =>
+  new TextEncoder().encode(`layer ${index}`.padEnd(index === 0 ? 100 : 10, "."));
+
 const layersOf = (number: number) =>
   Array.from({ length: number + 1 }, (_, index) => ({
     mediaType: MEDIA_TYPES.ociLayerGzip,
-    digest: digestOf(new TextEncoder().encode(`layer ${index}`)),
-    size: index === 0 ? 100 : 10,
+    digest: digestOf(layerBytes(index)),
+    size: layerBytes(index).byteLength,
   }));
 
 export const factsOf = (number: number, change: Change = {}): VersionFacts => ({
@@ -54,10 +58,31 @@ export function publishedVersion(number: number, change: Change = {}) {
     layers,
     annotations: annotationsOf(facts),
   };
-  return { digest: digestOf(bytes), operation: facts.operation, number, bytes, config, manifest, entry };
+  const blobs = [config, ...layers.map((_, index) => layerBytes(index))];
+  return { digest: digestOf(bytes), operation: facts.operation, number, bytes, blobs, manifest, entry };
+}
+
+/** Versions with these numbers, each deriving from the one before it. */
+export function publishedHistory(numbers: readonly number[], change: Change = {}): PublishedVersion[] {
+  const history: PublishedVersion[] = [];
+  for (const number of numbers) {
+    const parent = history.at(-1)?.digest ?? change.parent;
+    history.push(publishedVersion(number, { ...change, parent }));
+  }
+  return history;
 }
 
 export type PublishedVersion = ReturnType<typeof publishedVersion>;
+
+/** Puts them into a registry, tagged, the newest as `latest`. */
+export function putHistory(registry: MemoryRegistry, history: readonly PublishedVersion[]): void {
+  for (const { number, digest: found, bytes, blobs } of history) {
+    for (const blob of blobs) registry.blobs.set(digestOf(blob), blob);
+    registry.manifests.set(found, bytes);
+    registry.tags.set(`v${number}`, found);
+    registry.tags.set("latest", found);
+  }
+}
 
 /** As the registry shows it under its tag. */
 export const foundOf = ({ number, digest: found, manifest }: PublishedVersion): FoundReference => ({

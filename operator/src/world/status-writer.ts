@@ -47,6 +47,15 @@ export interface WorldStatusWriter {
   recordRescue(ref: WorldRef, rescue: WorldRescue, signal: AbortSignal): Promise<void>;
   /** Drops a rescue whose container is gone. A World that is gone is a success. */
   forgetRescue(name: WorldName, operation: string, signal: AbortSignal): Promise<void>;
+  /**
+   * Rebuilds or extends the lineage from what the registry says (docs/adr/0012). Decided again on what is stored when
+   * somebody was faster; undefined writes nothing. Returns the World as it is then.
+   */
+  restore(
+    ref: WorldRef,
+    decide: (status: WorldStatus) => WorldStatusPatch | undefined,
+    signal: AbortSignal,
+  ): Promise<World>;
   /** The deferred status write of the World controller: fields under the resourceVersion it read. */
   summarise(world: World, patch: WorldStatusPatch, signal: AbortSignal): Promise<World>;
   /** Adds or removes the World's finalizer under the resourceVersion read. */
@@ -226,6 +235,13 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
         },
         signal,
       ),
+
+    restore: (ref, decide, signal) =>
+      retryOnConflict(async () => {
+        const world = await read(ref, signal);
+        const patch = decide(statusOf(world));
+        return patch === undefined ? world : summarise(world, patch, signal);
+      }),
 
     abandon: (ref, operation, signal) =>
       update<void>(

@@ -14,6 +14,7 @@ import {
   withPruned,
 } from "./retention.ts";
 import type { HeadFinding, WorldScope } from "./scope.ts";
+import { sessionsNow } from "./sessions.ts";
 import { statusOf } from "./status-writer.ts";
 
 /** Tags are observed and repaired by every pass, they are not stages of a publication. */
@@ -176,24 +177,6 @@ async function deletePrunedManifests(scope: WorldScope, inUse: ReadonlySet<strin
   }
   // What a session still needs is looked at again when its compute goes, and at the latest then.
   return statusOf(scope.world).prunedVersions?.some(isDue) ? requeueAfter(600_000) : CONTINUE;
-}
-
-/** The namespace's Sandboxes of this World, read afresh: the cache may not show a boot from a version that is to go. */
-async function sessionsNow(scope: WorldScope): Promise<Sandbox[]> {
-  const { sandboxClient } = scope.dependencies;
-  const found: Sandbox[] = [];
-  let continueToken: string | undefined;
-  do {
-    const page = await sandboxClient.list({
-      namespace: scope.ref.namespace,
-      limit: 500,
-      signal: scope.context.signal,
-      ...(continueToken === undefined ? {} : { continueToken }),
-    });
-    found.push(...page.items);
-    continueToken = page.continueToken;
-  } while (continueToken !== undefined && continueToken !== "");
-  return found;
 }
 
 function isHolderBooting(scope: WorldScope, sessions: readonly Sandbox[]): boolean {

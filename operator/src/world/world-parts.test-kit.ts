@@ -12,6 +12,7 @@ import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
 import { sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
 import { MemoryRegistry } from "../snapshot/memory-registry.test-kit.ts";
 import { reconcileWorlds } from "./controller.ts";
+import { type PublishedVersion, putHistory } from "./published-history.test-kit.ts";
 import type { AnnouncedEvent, ComputeOf, NamespaceObject } from "./scope.ts";
 import { createWorldStatusWriter, WORLD_FINALIZER } from "./status-writer.ts";
 
@@ -26,10 +27,12 @@ export const REPOSITORY = worldRepository("worlds", {
 /** How a pass ended. */
 export type PassEnd = ReconcileResult | Waiting | Terminal;
 
-/** A World whose versions `0…newest` are in the registry, untagged. */
+/** A World whose versions `0…newest` are in the registry, untagged, or those of `history`, tagged. */
 export function worldParts(
   options: {
     newest?: number;
+    /** Versions as a publication left them, tagged, instead of bare ones. */
+    history?: readonly PublishedVersion[];
     world?: Parameters<typeof worldOf>[0];
     sandboxes?: readonly Parameters<typeof sandboxOf>[0][];
     runtimes?: readonly Runtime[];
@@ -40,7 +43,9 @@ export function worldParts(
   const clock = createTestClock(T0);
   const registry = new MemoryRegistry();
   const versions: WorldVersion[] = [];
-  for (let number = 0; number <= (options.newest ?? 2); number++) {
+  putHistory(registry, options.history ?? []);
+  versions.push(...(options.history ?? []).map(({ entry }) => entry));
+  for (let number = 0; number <= (options.newest ?? 2) && !options.history; number++) {
     const bytes = new TextEncoder().encode(JSON.stringify({ mediaType: MEDIA_TYPES.ociManifest, number }));
     registry.manifests.set(digestOf(bytes), bytes);
     versions.push(versionOf(number, { digest: digestOf(bytes) }));
