@@ -7,7 +7,7 @@ export interface CallOptions {
 }
 
 /** `setTimeout` past this fires at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** One call's end: the caller's signal or a number of milliseconds, whichever comes first. */
 export class Deadline {

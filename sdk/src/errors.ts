@@ -104,8 +104,9 @@ export interface NotReadyFacts extends ErrorFacts {
 }
 
 /**
- * A Sandbox or World did not become Ready: `code` is the reason that ended the wait (`ImageUnavailable`,
- * `RuntimeNotFound`, …), or `DeadlineExceeded` when it was still waiting; `reason` then says what for (`WorldHeld`, …).
+ * A Sandbox or World did not become Ready: `code` is the reason that ended the wait (`CapabilityMissing`,
+ * `RuntimeNotFound`, …) and `cause` the condition's sentence, or `code` is `DeadlineExceeded` when it was still waiting;
+ * `reason` then says what for (`WorldHeld`, …).
  */
 export class NotReadyError extends AgentWorldsError {
   override readonly name: string = "NotReadyError";

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import type { Condition, Sandbox, SandboxStatus, World } from "@agentworlds/crds";
-import { judgeSandbox, judgeWorld } from "./readiness.ts";
+import { HEALED_BY_SOMEBODY, judgeSandbox, judgeWorld } from "./readiness.ts";
 
 const metadata = { name: "a", namespace: "n", uid: "u", resourceVersion: "1", generation: 2 };
 
@@ -154,4 +155,25 @@ test("a World is Ready, on its way, or stalled with the reason", () => {
     world([condition("Ready", "False", "ImageNotFound"), condition("Stalled", "True", "ImageNotFound")]),
   );
   assert.equal(stalled.kind === "Failed" && stalled.reason, "ImageNotFound");
+});
+
+for (const [reason, heals] of [
+  ["WorldNotFound", "BySomebody"],
+  ["RuntimeNotFound", "BySomebody"],
+  ["NoDefaultRuntime", "BySomebody"],
+  ["WorldHeld", "ByItself"],
+  ["RuntimeFull", "ByItself"],
+  ["HostUnreachable", "ByItself"],
+  ["WorldNotReady", "ByItself"],
+] as const) {
+  test(`${reason} heals ${heals === "ByItself" ? "by itself" : "only by somebody"}`, () => {
+    const waiting = judgeSandbox(sandbox({ conditions: [condition("Admitted", "False", reason)] }));
+    assert.equal(waiting.kind === "Waiting" && waiting.heals, heals);
+  });
+}
+
+test("every reason that is given up early is one that the controllers give", () => {
+  const page = (kind: string) => readFileSync(new URL(`../../docs/spec/${kind}.md`, import.meta.url), "utf8");
+  const pages = page("sandbox") + page("world");
+  for (const reason of HEALED_BY_SOMEBODY) assert.ok(pages.includes(`\`${reason}\``), reason);
 });

@@ -3,7 +3,13 @@ import type { Condition, Sandbox, World } from "@agentworlds/crds";
 /** What an object's status says to somebody who waits for it to be Ready. */
 export type Readiness =
   | { readonly kind: "Ready" }
-  | { readonly kind: "Waiting"; readonly reason: string; readonly message: string }
+  /** `heals`: by itself, or only by what somebody does elsewhere. */
+  | {
+      readonly kind: "Waiting";
+      readonly reason: string;
+      readonly message: string;
+      readonly heals: "ByItself" | "BySomebody";
+    }
   /** Asleep: a touch would wake it. */
   | { readonly kind: "Hibernated"; readonly message: string }
   /** It will not become Ready by waiting. */
@@ -30,7 +36,7 @@ export function judgeSandbox(sandbox: Sandbox, wake?: string): Readiness {
   const request = wake === undefined ? undefined : status.requests?.find((each) => each.id === wake);
   if (request !== undefined) {
     const { result } = request;
-    if (result === undefined) return { kind: "Waiting", reason: "Waking", message: "the touch is being worked on" };
+    if (result === undefined) return waits("Waking", "the touch is being worked on");
     if (result.outcome !== "Succeeded") {
       return failed(result.code ?? "WakeRefused", result.message ?? "it could not be woken", LOOK_AT_CONDITIONS);
     }
@@ -73,9 +79,27 @@ function waiting(
   phase: string | undefined,
 ): Extract<Readiness, { kind: "Waiting" }> {
   const telling = conditions.find((condition) => condition !== undefined && condition.status !== "True");
-  if (telling !== undefined) return { kind: "Waiting", reason: telling.reason, message: telling.message };
-  return { kind: "Waiting", reason: phase ?? "Pending", message: "no controller has said anything yet" };
+  if (telling !== undefined) return waits(telling.reason, telling.message);
+  return waits(phase ?? "Pending", "no controller has said anything yet");
 }
+
+/** Reasons that stay until a person or another program acts; a held World, a full Runtime or a silent host are not among them. */
+export const HEALED_BY_SOMEBODY: ReadonlySet<string> = new Set([
+  "WorldNotFound",
+  "WorldDeleting",
+  "RuntimeNotFound",
+  "RuntimeDeleting",
+  "RuntimeNotAllowed",
+  "RuntimeCordoned",
+  "NoDefaultRuntime",
+  "SeveralDefaultRuntimes",
+  "HostRefused",
+  "RegistryRefused",
+  "RegistryMoved",
+]);
+
+const waits = (reason: string, message: string) =>
+  ({ kind: "Waiting", reason, message, heals: HEALED_BY_SOMEBODY.has(reason) ? "BySomebody" : "ByItself" }) as const;
 
 /** The condition, unless it speaks of an older spec. */
 function conditionOf(object: World | Sandbox, type: string): Condition | undefined {

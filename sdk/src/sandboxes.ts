@@ -42,6 +42,8 @@ export type CreateSandboxOptions = SandboxSource &
     readonly resources?: { readonly cpu?: string; readonly memory?: string } | undefined;
     /** What closing does with work that is not yet a version. Default `Snapshot`. */
     readonly closePolicy?: "Snapshot" | "Discard" | undefined;
+    /** What becomes of a Sandbox that does not become Ready. Default `Delete`; with a key `Keep`: another call goes on waiting. */
+    readonly ifNotReady?: "Delete" | "Keep" | undefined;
   };
 
 /** Where an object is. */
@@ -64,9 +66,9 @@ export class Sandboxes {
   }
 
   /**
-   * Creates a Sandbox and returns its session when it is Ready. Rejects with `NotReadyError` as soon as waiting is vain, or
-   * after `timeoutMs` (default 5 minutes). What does not become Ready is deleted again, unless a key was given: then
-   * another call with it goes on waiting.
+   * Creates a Sandbox and returns its session when it is Ready. Rejects with `NotReadyError` as soon as waiting is vain,
+   * after `graceMs` where only somebody else can help (`WorldNotFound`, `RuntimeNotFound` …), or after `timeoutMs` (default
+   * 5 minutes). What does not become Ready is deleted again, unless `ifNotReady` or a key says otherwise.
    */
   async create(options: CreateSandboxOptions): Promise<Session> {
     const deadline = new Deadline(options.timeoutMs ?? READY_TIMEOUT_MS, options.signal);
@@ -88,7 +90,8 @@ export class Sandboxes {
       if (adopted) refuseOtherWish(object, spec);
       return await this.#open(connected, object, { deadline, ...options });
     } catch (error) {
-      if (options.key === undefined && !wasRefused) await cleanUp(connected, { ref, key }, options.onProgress);
+      const ifNotReady = options.ifNotReady ?? (options.key === undefined ? "Delete" : "Keep");
+      if (ifNotReady === "Delete" && !wasRefused) await cleanUp(connected, { ref, key }, options.onProgress);
       throw error;
     }
   }
@@ -124,13 +127,14 @@ export class Sandboxes {
     sandbox: Sandbox,
     options: WaitOptions & { readonly deadline: Deadline },
   ): Promise<Session> {
-    const { deadline, onProgress, signal } = options;
+    const { deadline, onProgress, graceMs, signal } = options;
     const judge = (state: Sandbox) => judgeSandbox(state);
-    const { object, readiness } = await untilSettled({ ...waitFor(connected, sandbox), judge, deadline, onProgress });
+    const wait = { ...waitFor(connected, sandbox), judge };
+    const { object, readiness } = await untilSettled({ ...wait, deadline, onProgress, graceMs });
     const session = this.#session(connected, object);
     if (readiness.kind === "Hibernated") {
       onProgress?.({ reason: "Hibernated", message: `${readiness.message}; waking it` });
-      await session.touch({ signal, onProgress, timeoutMs: deadline.remainingMs });
+      await session.touch({ signal, onProgress, graceMs, timeoutMs: deadline.remainingMs });
     }
     return session;
   }
@@ -147,6 +151,7 @@ export class Sandboxes {
           judge: (state: Sandbox) => judgeSandbox(state, wake),
           deadline: new Deadline(options.timeoutMs ?? READY_TIMEOUT_MS, options.signal),
           onProgress: options.onProgress,
+          graceMs: options.graceMs,
         });
         if (readiness.kind === "Ready") return object;
         const why = { reason: "Hibernated", message: readiness.message, remediation: "touch it again" };

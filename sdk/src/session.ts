@@ -178,7 +178,7 @@ export class Session implements AsyncDisposable {
    * deadline then 5 minutes).
    */
   async touch(options: WaitOptions & { readonly ttlSeconds?: number | undefined } = {}): Promise<TouchResult> {
-    const { ttlSeconds, signal, timeoutMs, onProgress } = options;
+    const { ttlSeconds, signal, timeoutMs, onProgress, graceMs } = options;
     const deadline = new Deadline(timeoutMs ?? READY_TIMEOUT_MS, signal);
     const answer = await this.#parts.transport.json({
       method: "POST",
@@ -189,10 +189,8 @@ export class Session implements AsyncDisposable {
       signal,
     });
     const isWaking = isRecord(answer) && answer["waking"] === true;
-    const state = isWaking
-      ? (await this.#parts.untilReady({ signal, timeoutMs: deadline.remainingMs, onProgress }, textIn(answer, "id")))
-          .status
-      : answer;
+    const waiting = { signal, timeoutMs: deadline.remainingMs, onProgress, graceMs };
+    const state = isWaking ? (await this.#parts.untilReady(waiting, textIn(answer, "id"))).status : answer;
     this.#expiresAt = timeIn(state, "expiresAt");
     return { expiresAt: this.#expiresAt, lifetimeEndsAt: timeIn(state, "lifetimeEndsAt") };
   }

@@ -43,16 +43,15 @@ export class Worlds {
   }
 
   /**
-   * Returns the World when Sandboxes can boot from it. Rejects with `NotReadyError` as soon as waiting is vain, or after
-   * `timeoutMs` (default 5 minutes).
+   * Returns the World when Sandboxes can boot from it. Rejects with `NotReadyError` as soon as waiting is vain, after
+   * `graceMs` where only somebody else can help, or after `timeoutMs` (default 5 minutes).
    */
   async waitReady(name: string, options: WaitOptions & NamespaceOption = {}): Promise<World> {
     const deadline = new Deadline(options.timeoutMs ?? READY_TIMEOUT_MS, options.signal);
     const connected = await this.#connect();
     const ref = { namespace: options.namespace ?? connected.namespace, name };
-    const { onProgress } = options;
-    return (
-      await untilSettled({ objects: connected.worlds, kind: "World", ref, judge: judgeWorld, deadline, onProgress })
-    ).object;
+    const { onProgress, graceMs } = options;
+    const wait = { objects: connected.worlds, kind: "World", ref, judge: judgeWorld } as const;
+    return (await untilSettled({ ...wait, deadline, onProgress, graceMs })).object;
   }
 }

@@ -127,6 +127,34 @@ describe("the SDK against a real kube-apiserver and the real gateway", () => {
     assert.equal(await exists("stalls"), false);
   });
 
+  test("a World that does not exist is told after the grace, not at the deadline, and nothing is left behind", async () => {
+    const missing = condition("Admitted", "False", "WorldNotFound", "World nowhere does not exist; create it");
+    const begun = performance.now();
+    const creating = worlds.sandboxes.create({ world: "nowhere", name: "lost", graceMs: 300 });
+    await Promise.all([
+      assert.rejects(creating, (error) => {
+        assert.ok(error instanceof NotReadyError);
+        assert.deepEqual([error.code, error.cause], ["WorldNotFound", missing.message]);
+        assert.match(error.message, /World nowhere does not exist; create it/);
+        assert.ok(error.remediation);
+        return true;
+      }),
+      controller.says("lost", { conditions: [missing] }),
+    ]);
+    assert.ok(performance.now() - begun < 30_000, "long before the deadline of 5 minutes");
+    assert.equal(await exists("lost"), false);
+  });
+
+  test("what did not become Ready stays where that was asked for", async () => {
+    const wish = { world: "nowhere", name: "kept", graceMs: 100, ifNotReady: "Keep" } as const;
+    const missing = condition("Admitted", "False", "RuntimeNotFound", "Runtime nowhere does not exist");
+    await Promise.all([
+      assert.rejects(worlds.sandboxes.create(wish), refused("RuntimeNotFound", NotReadyError)),
+      controller.says("kept", { conditions: [missing] }),
+    ]);
+    assert.equal(await exists("kept"), true);
+  });
+
   test("a wait that is too long says what it waited for, and leaves nothing behind", async () => {
     const creating = worlds.sandboxes.create({ world: "hello", name: "queues", timeoutMs: 2_000 });
     const held = condition("Admitted", "False", "WorldHeld", "held by Sandbox other");
