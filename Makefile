@@ -15,7 +15,9 @@ help: ## This list
 demo: node_modules ## The whole product in one story, on real parts; KEEP=1 leaves it running
 	@$(NODE) hack/demo.ts
 
-test: lint ## Lint, then every test on real parts; the first run on a machine compiles Kubernetes (about 16 min)
+test: node_modules ## Lint, then every test on real parts; the first run on a machine compiles Kubernetes (about 16 min)
+	@$(NODE) hack/require.ts test
+	@$(MAKE) --no-print-directory lint
 	@cd operator/helper && CGO_ENABLED=0 go test ./...
 	@$(NODE) hack/with-parts.ts -- $(NODE) hack/run-tests.ts --concurrency $(TEST_CONCURRENCY)
 
@@ -40,12 +42,13 @@ down: node_modules ## Ends what `make up` started
 	@$(NODE) hack/down.ts
 
 bench: node_modules ## create→Ready, exec and hibernate beside the bare Engine API; writes bench-results.json
+	@$(NODE) hack/require.ts bench
 	@$(NODE) hack/with-parts.ts -- $(NODE) test/bench/sessions.ts
 
 clean: ## Installed packages; compiled parts stay in ~/.cache/agent-worlds
 	@rm -rf node_modules
 
 node_modules: package-lock.json package.json crds/package.json operator/package.json sdk/package.json
-	@command -v npm >/dev/null || { echo "npm is missing: install the Debian packages nodejs and npm" >&2; exit 1; }
+	@sh hack/before-npm.sh
 	@npm ci --no-audit --no-fund --loglevel=error
 	@touch node_modules

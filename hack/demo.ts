@@ -8,6 +8,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AgentWorlds, type AgentWorldsOptions } from "../sdk/src/index.ts";
+import type { BaseImageName } from "./parts/base-images.ts";
 import { runCommandLine } from "./parts/command-line.ts";
 import { partDirectory } from "./parts/directory.ts";
 import { callEngine, expectSuccess } from "./parts/engine-api.ts";
@@ -16,12 +17,14 @@ import { type GivenCluster, givenKubeconfig, useGivenCluster } from "./parts/giv
 import { installOperator, OPERATOR_NAMESPACE, startOperator } from "./parts/operator.ts";
 import { startParts } from "./parts/parts.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
-import { isPortFree } from "./parts/ports.ts";
 import { run } from "./parts/process.ts";
+import { expectPrepared } from "./parts/requirements.ts";
+import { reservePort } from "./parts/reserved-port.ts";
+import { demo, REGISTRY_PORT } from "./parts/undertakings.ts";
 import { eventually } from "./parts/wait.ts";
+import { workbenchIsMade } from "./parts/workbench.ts";
 
 const EXAMPLES = join(import.meta.dirname, "..", "examples");
-const REGISTRY_PORT = 5055;
 const WITHIN_MS = 40 * 60_000;
 const NAMESPACE = "default";
 
@@ -58,6 +61,8 @@ class Narrator {
 
 interface Story {
   readonly parts: PartsFile;
+  /** What the World is made from. */
+  readonly image: BaseImageName;
   readonly narrator: Narrator;
   readonly signal: AbortSignal;
   kubectl(...words: string[]): Promise<string>;
@@ -74,17 +79,21 @@ await runCommandLine(async (_words, interrupted) => {
 /** Parts and operator up, the story told, everything down again. */
 async function withEverything(narrator: Narrator, signals: { signal: AbortSignal; interrupted: AbortSignal }) {
   const { signal } = signals;
-  narrator.step("Local parts: a Kubernetes control plane, a container engine, a registry, a base image");
-  if (!(await isPortFree(REGISTRY_PORT))) {
-    throw new PartFailed("demo", `port ${REGISTRY_PORT} of 127.0.0.1 is taken: end what listens there`);
-  }
-  await using undo = new AsyncDisposableStack();
-  const directory = undo.use(await partDirectory({ kind: "demo" }));
   const kubeconfigGiven = givenKubeconfig();
+  // Only root can make the workbench; what the story needs of it busybox has too.
+  const isOrdinaryUser = process.getuid?.() !== 0;
+  const image: BaseImageName = isOrdinaryUser && !(await workbenchIsMade()) ? "busybox" : "workbench";
+  await expectPrepared(demo(kubeconfigGiven === undefined ? "Own" : "Given", image), signal);
+  await using undo = new AsyncDisposableStack();
+  const toEnd = "wait until it has ended, or end it with Ctrl-C";
+  undo.use(await reservePort({ port: REGISTRY_PORT, by: "make demo", toEnd, signal }));
+  narrator.step("Local parts: a Kubernetes control plane, a container engine, a registry, a base image");
+  if (image === "busybox") narrator.say("the World is made from busybox: only root can make the image workbench");
+  const directory = undo.use(await partDirectory({ kind: "demo" }));
   const cluster = kubeconfigGiven === undefined ? undefined : undo.use(await useGivenCluster(kubeconfigGiven, signal));
   const parts = undo.use(
     await startParts({
-      baseImages: ["workbench"],
+      baseImages: [image],
       registryPort: REGISTRY_PORT,
       ...(kubeconfigGiven === undefined ? {} : { kubeconfig: kubeconfigGiven }),
       signal,
@@ -109,7 +118,7 @@ async function withEverything(narrator: Narrator, signals: { signal: AbortSignal
   const direct = cluster && (await directAccess(cluster, { port: operator.gatewayPort, kubectl, signal }));
   narrator.say(await kubectl("api-resources", "--categories=agentworlds"));
   try {
-    const story = { parts: parts.file, narrator, signal, kubectl };
+    const story = { parts: parts.file, image, narrator, signal, kubectl };
     const ended = await tell(story, { kubeconfig, namespace: NAMESPACE, ...direct });
     if (process.env["KEEP"] === "1") {
       await keep(parts.file, signals.interrupted);
@@ -194,13 +203,13 @@ async function tell(story: Story, access: AgentWorldsOptions): Promise<{ version
   return { version, digest };
 }
 
-/** The examples as they are in the repository; only the engine's address is this machine's. */
-async function applyExamples({ parts, signal }: Story): Promise<void> {
+/** The examples as they are in the repository; only the engine's address, and an image that cannot be made, are this machine's. */
+async function applyExamples({ parts, image, signal }: Story): Promise<void> {
   const runtime = (await readFile(join(EXAMPLES, "runtime-docker.yaml"), "utf8")).replace(
     "unix:///var/run/docker.sock",
     parts.engine.dockerHost,
   );
-  const world = await readFile(join(EXAMPLES, "world.yaml"), "utf8");
+  const world = (await readFile(join(EXAMPLES, "world.yaml"), "utf8")).replace("base/workbench:", `base/${image}:`);
   await run(["kubectl", "--kubeconfig", parts.controlPlane.kubeconfig, "apply", "-f", "-"], {
     signal,
     input: `${runtime}\n---\n${world}`,

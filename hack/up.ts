@@ -6,13 +6,15 @@ import { mkdir, open } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { isBaseImageName } from "./parts/base-images.ts";
+import { type BaseImageName, isBaseImageName } from "./parts/base-images.ts";
 import { runCommandLine, UsageError } from "./parts/command-line.ts";
 import { PartFailed } from "./parts/errors.ts";
 import { defaultDirectory, endParts, type LocalPaths, localPaths, runningParts } from "./parts/local.ts";
 import { withLock } from "./parts/lock.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
 import { lastLines } from "./parts/process.ts";
+import { expectPrepared } from "./parts/requirements.ts";
+import { REGISTRY_PORT, up } from "./parts/undertakings.ts";
 import { eventually } from "./parts/wait.ts";
 
 const withinMs = 45 * 60_000;
@@ -20,7 +22,7 @@ const withinMs = 45 * 60_000;
 interface UpOptions {
   paths: LocalPaths;
   registryPort: number;
-  images: readonly string[];
+  images: readonly BaseImageName[];
 }
 
 /** Above the first await of this module: a class is not there before its line was run. */
@@ -36,6 +38,7 @@ await runCommandLine(async (words, stop) => {
     const running = await runningParts(options.paths);
     if (running !== undefined) return running;
     await endParts(options.paths, signal);
+    await expectPrepared(up(options.images, options.registryPort), signal);
     return startKeeper(options, signal);
   });
   report(parts, options.paths);
@@ -47,8 +50,7 @@ function parse(words: readonly string[]): UpOptions {
     args: [...words],
     options: {
       directory: { type: "string", default: defaultDirectory },
-      // The demo's registry.
-      "registry-port": { type: "string", default: "5055" },
+      "registry-port": { type: "string", default: String(REGISTRY_PORT) },
       images: { type: "string", default: "busybox,workbench" },
     },
   });
@@ -56,9 +58,10 @@ function parse(words: readonly string[]): UpOptions {
   if (!Number.isInteger(registryPort) || registryPort < 1 || registryPort > 65_535) {
     throw new UsageError(`--registry-port ${values["registry-port"]} is not a port`);
   }
-  const images = values.images.split(",");
-  const unknown = images.find((name) => !isBaseImageName(name));
-  if (unknown !== undefined) throw new UsageError(`--images ${unknown}: there are busybox and workbench`);
+  const images = values.images.split(",").map((name) => {
+    if (isBaseImageName(name)) return name;
+    throw new UsageError(`--images ${name}: there are busybox and workbench`);
+  });
   return { paths: localPaths(resolve(values.directory)), registryPort, images };
 }
 

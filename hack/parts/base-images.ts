@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { partDirectory } from "./directory.ts";
 import { callEngine, expectProgress, expectSuccess } from "./engine-api.ts";
 import { PartFailed } from "./errors.ts";
-import { ensureProgram } from "./packages.ts";
+import { ensureProgram, type PackagedProgram } from "./packages.ts";
 import { run } from "./process.ts";
 import type { RegistryAddress } from "./registry.ts";
-import { workbenchTar } from "./workbench.ts";
+import { DEBOOTSTRAP, workbenchTar } from "./workbench.ts";
 
 /** An image that the local parts build themselves, since none can be counted on to be pulled. */
 export type BaseImageName = "busybox" | "workbench";
@@ -26,6 +26,15 @@ const configuration: Readonly<Record<BaseImageName, readonly string[]>> = {
   busybox: [`ENV PATH=${searchPath}`, 'CMD ["sh"]', "WORKDIR /"],
   workbench: [`ENV PATH=${searchPath}`, "ENV LANG=C.UTF-8", 'CMD ["bash"]', "WORKDIR /root"],
 };
+
+const BUSYBOX: PackagedProgram = {
+  program: "busybox",
+  package: "busybox-static",
+  purpose: "the busybox base image",
+};
+
+/** What makes a base image. */
+export const imageProgram = (name: BaseImageName): PackagedProgram => (name === "busybox" ? BUSYBOX : DEBOOTSTRAP);
 
 /** Whether there is a base image of that name. */
 export function isBaseImageName(name: string): name is BaseImageName {
@@ -83,7 +92,7 @@ export async function unloadBaseImage(name: BaseImageName, target: BaseImageTarg
 }
 
 async function busyboxTar(scratch: string, signal: AbortSignal): Promise<string> {
-  await ensureProgram({ program: "busybox", package: "busybox-static", purpose: "the busybox base image" }, signal);
+  await ensureProgram(BUSYBOX, signal);
   const program = (await run(["sh", "-c", "command -v busybox"], { signal })).trim();
   await expectStatic(program);
   const root = join(scratch, "root");

@@ -3,7 +3,7 @@ import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { binary } from "./binaries.ts";
+import { binary, isCompiled } from "./binaries.ts";
 import { MissingProgram } from "./errors.ts";
 
 async function scratch(): Promise<AsyncDisposable & { path: string }> {
@@ -20,7 +20,7 @@ const signal = (): AbortSignal => AbortSignal.timeout(20_000);
 
 /** Stands in for Go: "compiles" by writing the package's name, and counts. */
 const fakeGo = `
-if [ "$1" = env ]; then echo "go-test linux amd64"; exit; fi
+if [ "$1" = version ]; then exit; fi
 while [ "$1" != -o ]; do shift; done
 echo compiled >> "$FAKE_GO_LOG"
 printf '%s' "$3" > "$2"; chmod 755 "$2"`;
@@ -59,11 +59,23 @@ test("a program is compiled once, however many ask at the same time, and then fo
   assert.equal(lines.filter((line) => line.startsWith("compiling registry")).length, 1);
 });
 
+test("what is compiled already needs no Go", async () => {
+  await using folder = await scratch();
+  await script(join(folder.path, "go"), fakeGo);
+  const env = { PATH: `${folder.path}:/usr/bin:/bin`, FAKE_GO_LOG: join(folder.path, "log") };
+  const options = { signal: signal(), cacheDirectory: folder.path, progress: () => undefined };
+  assert.equal(await isCompiled("etcd", { ...options, env }), false);
+  const path = await binary("etcd", { ...options, env });
+  const withoutGo = { PATH: "/nowhere" };
+  assert.equal(await isCompiled("etcd", { ...options, env: withoutGo }), true);
+  assert.equal(await binary("etcd", { ...options, env: withoutGo }), path);
+});
+
 test("a failed build leaves nothing that a later one would take for a program", async () => {
   await using folder = await scratch();
   await script(
     join(folder.path, "go"),
-    `[ "$1" = env ] && exit; while [ "$1" != -o ]; do shift; done; echo half > "$2"; echo "no such module" >&2; exit 1`,
+    `[ "$1" = version ] && exit; while [ "$1" != -o ]; do shift; done; echo half > "$2"; echo "no such module" >&2; exit 1`,
   );
   const env = { PATH: `${folder.path}:/usr/bin:/bin` };
   const options = { signal: signal(), env, cacheDirectory: folder.path, progress: () => undefined };

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { access, constants, mkdir, readFile, rename, rm } from "node:fs/promises";
 import { homedir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { MissingProgram } from "./errors.ts";
 import { withLock } from "./lock.ts";
@@ -58,50 +58,81 @@ export function defaultCacheDirectory(): string {
 }
 
 /**
- * The path of a program: from KUBEBUILDER_ASSETS when that folder has it, else compiled once per content of its
- * module, build settings and Go version.
+ * The path of a program: from KUBEBUILDER_ASSETS when that folder has it, else compiled once per content of its module
+ * and build settings. What is compiled already needs no Go.
  * @throws MissingProgram when Go is needed and not installed; PartFailed when the build fails.
  */
 export async function binary(name: ProgramName, options: BinaryOptions): Promise<string> {
-  const env = options.env ?? process.env;
-  const assets = env["KUBEBUILDER_ASSETS"];
-  if (assets !== undefined && assets !== "") {
-    const given = join(assets, name);
-    if (await isExecutable(given)) return given;
-  }
-  const build = await describeBuild(name, env, options.signal);
-  const directory = join(options.cacheDirectory ?? defaultCacheDirectory(), build.key);
-  const path = join(directory, name);
-  if (await isExecutable(path)) return path;
-  await withLock(join(directory, `${name}.lock`), options.signal, async () => {
-    if (await isExecutable(path)) return;
-    await compile({ name, build, directory, path, env }, options);
+  const given = await givenProgram(name, options);
+  if (given !== undefined) return given;
+  const build = await describeBuild(name, options);
+  if (await isExecutable(build.path)) return build.path;
+  await withLock(`${build.path}.lock`, options.signal, async () => {
+    if (!(await isExecutable(build.path))) await compile(name, build, options);
   });
-  return path;
+  return build.path;
+}
+
+/** Whether `binary` has it without compiling. */
+export async function isCompiled(name: ProgramName, options: Omit<BinaryOptions, "signal"> = {}): Promise<boolean> {
+  if ((await givenProgram(name, options)) !== undefined) return true;
+  return isExecutable((await describeBuild(name, options)).path);
+}
+
+async function givenProgram(
+  name: ProgramName,
+  { env = process.env }: Pick<BinaryOptions, "env">,
+): Promise<string | undefined> {
+  const assets = env["KUBEBUILDER_ASSETS"];
+  if (assets === undefined || assets === "") return undefined;
+  return (await isExecutable(join(assets, name))) ? join(assets, name) : undefined;
 }
 
 interface Build {
-  key: string;
+  /** Where the program is, or will be. */
+  path: string;
   command: readonly string[];
   cwd: string;
 }
 
-async function describeBuild(name: ProgramName, env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<Build> {
+async function describeBuild(name: ProgramName, options: Pick<BinaryOptions, "cacheDirectory">): Promise<Build> {
   const program = programs[name];
   const cwd = fileURLToPath(new URL(`../${program.module}`, import.meta.url));
   const flags = ["-trimpath", "-ldflags", `-s -w ${program.stamp}`.trimEnd()];
   const hash = createHash("sha256");
   for (const file of ["go.mod", "go.sum"]) hash.update(await readFile(join(cwd, file)));
-  hash.update(JSON.stringify([flags, await goVersion(name, { cwd, env, signal })]));
-  return { key: hash.digest("hex").slice(0, 24), command: ["go", "build", ...flags], cwd };
+  // Not the version of Go: finding it out would need Go, and any version that can build these modules will do.
+  hash.update(JSON.stringify([flags, process.platform, process.arch]));
+  const directory = join(options.cacheDirectory ?? defaultCacheDirectory(), hash.digest("hex").slice(0, 24));
+  return { path: join(directory, name), command: ["go", "build", ...flags], cwd };
 }
 
-async function goVersion(
-  name: ProgramName,
-  options: { cwd: string; env: NodeJS.ProcessEnv; signal: AbortSignal },
-): Promise<string> {
+async function compile(name: ProgramName, build: Build, options: BinaryOptions): Promise<void> {
+  const { env = process.env, signal } = options;
+  const progress = options.progress ?? ((line: string) => void process.stderr.write(`${line}\n`));
+  await expectGo(name, env, signal);
+  const started = performance.now();
+  progress(`compiling ${name} (once; a cold build takes minutes)`);
+  await mkdir(dirname(build.path), { recursive: true });
+  const unfinished = `${build.path}.unfinished`;
+  const guarded = ["setpriv", "--pdeathsig", "KILL", "--", ...build.command];
   try {
-    return await run(["go", "env", "GOVERSION", "GOOS", "GOARCH"], options);
+    await run([...guarded, "-o", unfinished, programs[name].package], {
+      cwd: build.cwd,
+      env: { ...env, CGO_ENABLED: "0" },
+      signal,
+    });
+    await rename(unfinished, build.path);
+  } finally {
+    await rm(unfinished, { force: true });
+  }
+  progress(`compiled ${name} in ${Math.round((performance.now() - started) / 1000)} s`);
+}
+
+/** `setpriv` would say of a missing Go only that it could not execute it. */
+async function expectGo(name: ProgramName, env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<void> {
+  try {
+    await run(["go", "version"], { env, signal });
   } catch (error) {
     if (!(error instanceof MissingProgram)) throw error;
     throw new MissingProgram(
@@ -109,36 +140,6 @@ async function goVersion(
       `Go is not installed, and ${name} is compiled from its module: install Go 1.26 or newer, or set KUBEBUILDER_ASSETS to a folder that holds ${name}.`,
     );
   }
-}
-
-async function compile(
-  target: { name: ProgramName; build: Build; directory: string; path: string; env: NodeJS.ProcessEnv },
-  options: BinaryOptions,
-): Promise<void> {
-  const progress = options.progress ?? ((line: string) => void process.stderr.write(`${line}\n`));
-  const started = performance.now();
-  progress(`compiling ${target.name} (once; a cold build takes minutes)`);
-  await mkdir(target.directory, { recursive: true });
-  const unfinished = `${target.path}.unfinished`;
-  try {
-    await run(
-      [
-        "setpriv",
-        "--pdeathsig",
-        "KILL",
-        "--",
-        ...target.build.command,
-        "-o",
-        unfinished,
-        programs[target.name].package,
-      ],
-      { cwd: target.build.cwd, env: { ...target.env, CGO_ENABLED: "0" }, signal: options.signal },
-    );
-    await rename(unfinished, target.path);
-  } finally {
-    await rm(unfinished, { force: true });
-  }
-  progress(`compiled ${target.name} in ${Math.round((performance.now() - started) / 1000)} s`);
 }
 
 async function isExecutable(path: string): Promise<boolean> {

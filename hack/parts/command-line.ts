@@ -1,4 +1,4 @@
-import { MissingProgram, NeverHappened, PartFailed, systemErrorCode } from "./errors.ts";
+import { MissingProgram, NeverHappened, NotPrepared, PartFailed, systemErrorCode } from "./errors.ts";
 
 /**
  * Runs a command-line program: its number becomes the exit code, and an error that a person can act on is printed as
@@ -40,7 +40,7 @@ export function exitCodeOf(signal: NodeJS.Signals): number {
 
 /** An expected error as its message, any other with its stack. */
 export function sentence(error: unknown): string {
-  const expected = [MissingProgram, PartFailed, NeverHappened, Interrupted, UsageError];
+  const expected = [MissingProgram, NotPrepared, PartFailed, NeverHappened, Interrupted, UsageError];
   if (error instanceof Error && expected.some((known) => error instanceof known)) return error.message;
   // What node:util's parseArgs says of a word it does not know is meant for people.
   if (systemErrorCode(error)?.startsWith("ERR_PARSE_ARGS_")) return error instanceof Error ? error.message : "";

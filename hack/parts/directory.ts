@@ -56,12 +56,12 @@ async function sweepStale(kind: string, cleanStale?: (directory: string) => Prom
   }
 }
 
-/** Undefined while a folder has no owner yet (it is being made) or is already gone. */
+/** Undefined while a folder has no owner yet (it is being made), is already gone, or is another user's. */
 async function ownerOf(directory: string): Promise<ProcessIdentity | undefined> {
   try {
     return parseIdentity(await readFile(join(directory, ownerFile), "utf8"));
   } catch (error) {
-    if (systemErrorCode(error) === "ENOENT") return undefined;
+    if (["ENOENT", "EACCES"].includes(systemErrorCode(error) ?? "")) return undefined;
     throw error;
   }
 }

@@ -11,7 +11,7 @@ import { absentFixedPaths, cleanEngine, type EngineState, engineFolders, stateFi
 import { chooseEngineNetwork, createEngineNetwork, packetFilter, restoreOthersRules } from "./engine-network.ts";
 import { PartFailed } from "./errors.ts";
 import { withLock } from "./lock.ts";
-import { ensureProgram } from "./packages.ts";
+import { ensureProgram, type PackagedProgram } from "./packages.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
 
 /** A container engine that answers. */
@@ -33,7 +33,20 @@ export interface EngineOptions {
   signal: AbortSignal;
 }
 
-const defaultHost = "unix:///var/run/docker.sock";
+export const DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock";
+
+/** What a private daemon needs. */
+export const ENGINE_PROGRAMS: readonly PackagedProgram[] = [
+  { program: "dockerd", package: "docker.io", purpose: "a private container engine" },
+  { program: "iptables", package: "iptables", purpose: "a private container engine" },
+  { program: "ip", package: "iproute2", purpose: "a private container engine" },
+];
+
+/** The engine that env DOCKER_HOST names. */
+export function namedDockerHost(): string | undefined {
+  const named = process.env["DOCKER_HOST"];
+  return named === "" ? undefined : named;
+}
 
 /**
  * The engine of DOCKER_HOST or of the default socket if one answers; else a private dockerd, installed where needed.
@@ -46,12 +59,12 @@ export async function startEngine(options: EngineOptions): Promise<Engine> {
 }
 
 async function existingEngine(signal: AbortSignal): Promise<Engine | undefined> {
-  const named = process.env["DOCKER_HOST"];
-  if (named !== undefined && named !== "") {
+  const named = namedDockerHost();
+  if (named !== undefined) {
     if (await engineAnswers(named, signal)) return borrowed(named);
     throw new PartFailed("engine", `nothing answers at DOCKER_HOST=${named}: start that engine, or unset DOCKER_HOST`);
   }
-  return (await engineAnswers(defaultHost, signal)) ? borrowed(defaultHost) : undefined;
+  return (await engineAnswers(DEFAULT_DOCKER_HOST, signal)) ? borrowed(DEFAULT_DOCKER_HOST) : undefined;
 }
 
 /** An engine that somebody else runs; dispose leaves it alone. */
@@ -68,10 +81,7 @@ export function borrowed(dockerHost: string): Engine {
 
 async function startPrivateEngine(options: EngineOptions): Promise<Engine> {
   const { signal } = options;
-  const purpose = "a private container engine";
-  await ensureProgram({ program: "dockerd", package: "docker.io", purpose }, signal);
-  await ensureProgram({ program: "iptables", package: "iptables", purpose }, signal);
-  await ensureProgram({ program: "ip", package: "iproute2", purpose }, signal);
+  for (const program of ENGINE_PROGRAMS) await ensureProgram(program, signal);
   await using undo = new AsyncDisposableStack();
   const directory = undo.use(
     await partDirectory({

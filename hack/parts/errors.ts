@@ -9,6 +9,11 @@ export class MissingProgram extends Error {
   }
 }
 
+/** Something of the machine is missing, seen before anything was begun; the message lists all of it. */
+export class NotPrepared extends Error {
+  override readonly name = "NotPrepared";
+}
+
 /** A local part did not start, died, or could not be ended; the message carries the last lines of its log. */
 export class PartFailed extends Error {
   override readonly name = "PartFailed";

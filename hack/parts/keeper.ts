@@ -1,10 +1,12 @@
 // Runs the parts that `hack/up.ts` asked for until SIGTERM, which `hack/down.ts` sends.
 //   node hack/parts/keeper.ts DIRECTORY REGISTRY_PORT IMAGE[,IMAGE]
 import { rm } from "node:fs/promises";
+import { dirname } from "node:path";
 import { type BaseImageName, isBaseImageName } from "./base-images.ts";
 import { runCommandLine, UsageError } from "./command-line.ts";
 import { announceKeeper, localPaths } from "./local.ts";
 import { startParts, writePartsFile } from "./parts.ts";
+import { reservePort } from "./reserved-port.ts";
 
 const startWithinMs = 40 * 60_000;
 
@@ -16,12 +18,15 @@ await runCommandLine(async ([directory, port, images], stop) => {
   await announceKeeper(paths);
   await using undo = new AsyncDisposableStack();
   undo.defer(() => rm(paths.parts, { force: true }));
+  const signal = AbortSignal.any([stop, AbortSignal.timeout(startWithinMs)]);
+  const toEnd = `\`make down\` in ${dirname(directory)} ends it`;
+  undo.use(await reservePort({ port: Number(port), by: "make up", toEnd, signal }));
   const parts = undo.use(
     await startParts({
       directory,
       registryPort: Number(port),
       baseImages: images.split(",").filter((name): name is BaseImageName => isBaseImageName(name)),
-      signal: AbortSignal.any([stop, AbortSignal.timeout(startWithinMs)]),
+      signal,
     }),
   );
   await writePartsFile(paths.parts, parts.file);

@@ -6,7 +6,7 @@ import { createAuthority, issue } from "./certificates.ts";
 import { type PartDirectory, partDirectory } from "./directory.ts";
 import { PartFailed } from "./errors.ts";
 import { send } from "./http.ts";
-import { ensureProgram } from "./packages.ts";
+import { ensureProgram, type PackagedProgram } from "./packages.ts";
 import { freePort, isPortFree } from "./ports.ts";
 import { type RunningProcess, run, startProcess } from "./process.ts";
 
@@ -79,12 +79,15 @@ export async function startRegistry(options: RegistryOptions): Promise<Registry>
 
 const configFile = "config.json";
 
+export const REGISTRY_V2: PackagedProgram = {
+  program: "docker-registry",
+  package: "docker-registry",
+  purpose: "a registry of version 2",
+};
+
 async function registryProgram(version: "v3" | "v2", signal: AbortSignal): Promise<string> {
   if (version === "v3") return binary("registry", { signal });
-  await ensureProgram(
-    { program: "docker-registry", package: "docker-registry", purpose: "a registry of version 2" },
-    signal,
-  );
+  await ensureProgram(REGISTRY_V2, signal);
   return "docker-registry";
 }
 

@@ -1,14 +1,20 @@
 import { createHash } from "node:crypto";
 import { access, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { defaultCacheDirectory } from "./binaries.ts";
 import { MissingProgram, systemErrorCode } from "./errors.ts";
 import { withLock } from "./lock.ts";
-import { ensureProgram } from "./packages.ts";
+import { ensureProgram, type PackagedProgram } from "./packages.ts";
 import { run } from "./process.ts";
 
 const suite = "bookworm";
 const packages = ["bash", "ca-certificates", "git", "make", "python3-minimal", "python3"];
+
+export const DEBOOTSTRAP: PackagedProgram = {
+  program: "debootstrap",
+  package: "debootstrap",
+  purpose: "the workbench base image",
+};
 
 /**
  * The root file system of the workbench image as a tar file: Debian's minimum with bash, git, make and python3. Made
@@ -16,14 +22,10 @@ const packages = ["bash", "ca-certificates", "git", "make", "python3-minimal", "
  * @throws MissingProgram when debootstrap cannot be installed or this process is not root.
  */
 export async function workbenchTar(signal: AbortSignal): Promise<string> {
-  const key = createHash("sha256")
-    .update(JSON.stringify([suite, packages]))
-    .digest("hex")
-    .slice(0, 24);
-  const directory = join(defaultCacheDirectory(), key);
-  const path = join(directory, "workbench.tar");
+  const path = cachedTar();
+  const directory = dirname(path);
   if (await isThere(path)) return path;
-  await ensureProgram({ program: "debootstrap", package: "debootstrap", purpose: "the workbench base image" }, signal);
+  await ensureProgram(DEBOOTSTRAP, signal);
   if (process.getuid?.() !== 0) {
     throw new MissingProgram("debootstrap", "the workbench base image is made by debootstrap, which needs root");
   }
@@ -31,6 +33,14 @@ export async function workbenchTar(signal: AbortSignal): Promise<string> {
     if (!(await isThere(path))) await build(directory, path, signal);
   });
   return path;
+}
+
+/** Whether `workbenchTar` has it already: then it needs neither root nor debootstrap. */
+export const workbenchIsMade = (): Promise<boolean> => isThere(cachedTar());
+
+function cachedTar(): string {
+  const key = createHash("sha256").update(JSON.stringify([suite, packages]));
+  return join(defaultCacheDirectory(), key.digest("hex").slice(0, 24), "workbench.tar");
 }
 
 async function build(directory: string, path: string, signal: AbortSignal): Promise<void> {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { HelperUnavailable, loadHelper } from "./helper.ts";
+import { HelperUnavailable, isHelperBuilt, loadHelper } from "./helper.ts";
 
 const signal = AbortSignal.timeout(5 * 60_000);
 const platform = process.arch === "arm64" ? "linux/arm64" : "linux/amd64";
@@ -32,7 +32,9 @@ test("the helper is compiled once per content, also when two ask at once, and it
   const cacheDir = join(directory.path, "cache");
   await cp(sources, sourceDir, { recursive: true });
   const ask = () => loadHelper({ platform, sourceDir, cacheDir }, signal);
+  assert.equal(await isHelperBuilt({ platform, sourceDir, cacheDir }), false);
   const [one, two] = await Promise.all([ask(), ask()]);
+  assert.equal(await isHelperBuilt({ platform, sourceDir, cacheDir }), true);
   assert.equal(one.sha256, two.sha256);
   const [cached, ...others] = await readdir(cacheDir);
   assert.ok(cached !== undefined && others.length === 0);

@@ -55,13 +55,24 @@ const unreadable = (cause: unknown): never => {
   throw new HelperUnavailable(`the helper binary cannot be read: ${messageOf(cause)}`, { cause });
 };
 
+/** Whether `loadHelper` has it without compiling: then no Go is needed. */
+export async function isHelperBuilt(options: HelperOptions): Promise<boolean> {
+  return exists(options.helperPath ?? (await cachedFile(options)));
+}
+
 async function helperFile(options: HelperOptions, signal: AbortSignal): Promise<string> {
   if (options.helperPath !== undefined) return options.helperPath;
-  const sourceDir = options.sourceDir ?? fileURLToPath(new URL("../../helper", import.meta.url));
-  const cacheDir = options.cacheDir ?? join(homedir(), ".cache/agent-worlds");
-  const target = join(cacheDir, await sourceHash(sourceDir, options.platform), HELPER_FILE);
-  if (!(await exists(target))) await build(target, sourceDir, options, signal);
+  const target = await cachedFile(options);
+  if (!(await exists(target))) await build(target, options, signal);
   return target;
+}
+
+const sourcesOf = ({ sourceDir }: HelperOptions): string =>
+  sourceDir ?? fileURLToPath(new URL("../../helper", import.meta.url));
+
+async function cachedFile(options: HelperOptions): Promise<string> {
+  const cacheDir = options.cacheDir ?? join(homedir(), ".cache/agent-worlds");
+  return join(cacheDir, await sourceHash(sourcesOf(options), options.platform), HELPER_FILE);
 }
 
 /** Content hash of what goes into the build: sources, module file and platform, not the tests. */
@@ -84,7 +95,7 @@ const exists = async (path: string): Promise<boolean> => {
   }
 };
 
-async function build(target: string, sourceDir: string, options: HelperOptions, signal: AbortSignal): Promise<void> {
+async function build(target: string, options: HelperOptions, signal: AbortSignal): Promise<void> {
   await mkdir(dirname(target), { recursive: true });
   // A directory of its own and a rename: two builds at once do no harm, an interrupted one leaves no half binary.
   const work = await mkdtemp(join(dirname(target), "build-"));
@@ -94,7 +105,7 @@ async function build(target: string, sourceDir: string, options: HelperOptions, 
       options.go ?? "go",
       ["build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", output, "."],
       {
-        cwd: sourceDir,
+        cwd: sourcesOf(options),
         signal: AbortSignal.any([signal, AbortSignal.timeout(BUILD_DEADLINE_MS)]),
         env: { ...process.env, CGO_ENABLED: "0", GOOS: "linux", GOARCH: options.platform.slice("linux/".length) },
       },

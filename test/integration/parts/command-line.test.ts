@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -10,10 +10,14 @@ import { fileURLToPath } from "node:url";
 import type { PartsFile } from "../../../hack/parts/parts-file.ts";
 import { freePort } from "../../../hack/parts/ports.ts";
 import { attempt, type CommandResult } from "../../../hack/parts/process.ts";
+import { reservePort } from "../../../hack/parts/reserved-port.ts";
+import { REGISTRY_PORT } from "../../../hack/parts/undertakings.ts";
 import { eventuallyHolds, registry } from "../../kit/index.ts";
 import { leftoversOf, nothing } from "./leftovers.ts";
 
 const script = (name: string): string => fileURLToPath(new URL(`../../../hack/${name}`, import.meta.url));
+
+const limit = (): AbortSignal => AbortSignal.timeout(60_000);
 
 function hack(name: string, ...words: string[]): Promise<CommandResult> {
   return attempt([process.execPath, script(name), ...words], { signal: AbortSignal.timeout(120_000) });
@@ -115,4 +119,54 @@ test("up says in one sentence that its registry's port is taken, and leaves noth
   assert.deepEqual((await leftoversOf(directory)).processes, []);
   assert.equal((await hack("down.ts", "--directory", directory)).code, 0);
   assert.deepEqual(await leftoversOf(directory), nothing);
+});
+
+test("a second demo says at once who holds its port and what to do, and leaves nothing", async () => {
+  // Held by another undertaking of this machine it is as well.
+  const held = await reservePort({ port: REGISTRY_PORT, by: "make demo", toEnd: "wait", signal: limit() }).catch(
+    () => undefined,
+  );
+  await using _ = held ?? { [Symbol.asyncDispose]: () => Promise.resolve() };
+  const before = await readdir(tmpdir());
+  const { code, stdout, stderr } = await hack("demo.ts");
+  assert.deepEqual([code, stdout], [1, ""]);
+  assert.match(stderr, /^registry: port 5055 of 127\.0\.0\.1 is taken by `.+` \(process \d+\): .+\n$/);
+  const made = (await readdir(tmpdir())).filter(
+    (name) => name.startsWith("agent-worlds-demo-") && !before.includes(name),
+  );
+  assert.deepEqual(made, []);
+});
+
+test("of two that come up at once on one port one says that the other holds it, and leaves nothing", async () => {
+  await using folder = await scratch();
+  const port = String(await freePort());
+  const directories = ["one", "two"].map((name) => join(folder.path, name));
+  const ups = await Promise.all(
+    directories.map((directory) =>
+      hack("up.ts", "--directory", directory, "--images", "busybox", "--registry-port", port),
+    ),
+  );
+  assert.deepEqual(ups.map(({ code }) => code).sort(), [0, 1]);
+  const loser = ups.findIndex(({ code }) => code === 1);
+  assert.match(
+    ups[loser]?.stderr ?? "",
+    /port \d+ of 127\.0\.0\.1 is taken by `make up` \(process \d+\): `make down` in .* ends it/,
+  );
+  assert.deepEqual((await leftoversOf(directories[loser] ?? "")).processes, []);
+  for (const directory of directories) assert.equal((await hack("down.ts", "--directory", directory)).code, 0);
+});
+
+test("an ordinary user is told everything that is missing in one go, and sees no stack", async (t) => {
+  if (process.getuid?.() !== 0) return t.skip("only root can become another user");
+  const asUser = (...words: string[]) =>
+    attempt(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", process.execPath, ...words], {
+      env: { PATH: "/usr/bin:/bin", HOME: "/nonexistent", DOCKER_HOST: "unix:///nowhere/docker.sock" },
+      signal: limit(),
+    });
+  if ((await asUser("--check", script("demo.ts"))).code !== 0) return t.skip("another user cannot read this clone");
+  const { code, stderr } = await asUser(script("demo.ts"));
+  assert.equal(code, 1);
+  assert.match(stderr, /^make demo cannot begin:\n(- .+\.\n)+$/);
+  assert.match(stderr, /set HOME to a folder of yours/);
+  assert.match(stderr, /nothing answers at DOCKER_HOST=unix:\/\/\/nowhere\/docker\.sock/);
 });
