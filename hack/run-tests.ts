@@ -1,6 +1,6 @@
 /**
  * Runs the test files with node's own runner. `--unit`: only those beside the code, which need no parts.
- * The runner's closing lines are what CI reads.
+ * The runner's closing lines on stdout are what CI reads; the slowest files and every skipped test go to stderr.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -25,9 +25,13 @@ const files = globSync(values.unit ? UNIT : [...UNIT, ...WITH_PARTS], {
   cwd: ROOT,
   exclude: (name) => name.includes("node_modules"),
 }).sort();
+const reporters = [
+  ...["--test-reporter=spec", "--test-reporter-destination=stdout"],
+  ...["--test-reporter=./hack/test-report.ts", "--test-reporter-destination=stderr"],
+];
 const runner = spawn(
   process.execPath,
-  ["--test", `--test-concurrency=${values.concurrency}`, "--test-timeout=600000", ...files],
+  ["--test", ...reporters, `--test-concurrency=${values.concurrency}`, "--test-timeout=600000", ...files],
   { cwd: ROOT, stdio: "inherit", env: { ...process.env, NODE_NO_WARNINGS: "1" } },
 );
 const [code, signal] = await once(runner, "exit");

@@ -1,10 +1,13 @@
-// Brings the local parts up, runs a command with them, and tears them down however the command ends.
+// Brings the local parts up, runs a command with them, and tears them down however the command ends. A cluster that env
+// KUBECONFIG names is lent to the tests that need no more than a cluster.
 //   node hack/with-parts.ts -- COMMAND [WORD …]
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { exitCodeOf, Interrupted, runCommandLine, UsageError } from "./parts/command-line.ts";
 import { partDirectory } from "./parts/directory.ts";
+import { givenKubeconfig } from "./parts/given-cluster.ts";
+import { borrowCluster } from "./parts/lent-cluster.ts";
 import { startParts, writePartsFile } from "./parts/parts.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
 
@@ -21,7 +24,8 @@ await runCommandLine(async (words, interrupted) => {
   const signal = AbortSignal.any([stop, AbortSignal.timeout(startWithinMs)]);
   const parts = undo.use(await startParts({ baseImages: ["busybox"], signal }));
   const partsPath = join(path, "parts.json");
-  await writePartsFile(partsPath, parts.file);
+  const borrowed = givenKubeconfig() === undefined ? undefined : undo.use(await borrowCluster(path, signal));
+  await writePartsFile(partsPath, { ...parts.file, ...(borrowed && { lent: borrowed.lent }) });
   return await runWith(command, environment(partsPath, parts.file), stop);
 });
 

@@ -12,6 +12,11 @@ export interface PartsFile {
   /** `private`: whether the parts started the daemon, and so may do with it what they like. */
   engine: { dockerHost: string; private: boolean };
   registry: { url: string; host: string };
+  /**
+   * A cluster that somebody else runs and that the tests may use beside `controlPlane`. `kinds`: whether the CRDs are there
+   * for the tests, or belong to somebody's installation, which no test may touch.
+   */
+  lent?: { kubeconfig: string; kinds: "Ours" | "Theirs" };
   /** Name (`busybox`) to image reference. */
   baseImages: Record<string, string>;
   /** The processes that the keeper started. */

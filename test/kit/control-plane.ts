@@ -1,5 +1,6 @@
 import { attachCluster, type Cluster } from "../../hack/parts/cluster.ts";
 import { type ControlPlane, startControlPlane } from "../../hack/parts/control-plane.ts";
+import { findAccess, surroundings } from "../../sdk/src/ambient.ts";
 import { sharedParts } from "./shared.ts";
 
 /** How a test wants its control plane. */
@@ -27,17 +28,29 @@ export async function controlPlane(wish: ControlPlaneWish = {}): Promise<Cluster
   });
 }
 
-/** A cluster of which nothing is known but how to reach it. */
-export interface ReachableCluster extends AsyncDisposable {
-  readonly kubeconfigPath: string;
+/** A cluster of which nothing is known but how to reach it, with a cluster-admin's client certificate. */
+export type ReachableCluster = Pick<Cluster, "kubeconfigPath" | "url" | "caPem"> & AsyncDisposable;
+
+/** What a test needs of a cluster beside its API. */
+export interface ClusterWish extends ControlPlaneWish {
+  /** True: the CRDs are there for the tests; a cluster with somebody's Agent Worlds is then not used. */
+  kinds?: boolean;
 }
 
-/** The cluster that env KUBECONFIG names (dispose leaves it alone), else the same as `controlPlane()`. */
-export async function useCluster(wish: ControlPlaneWish = {}): Promise<ReachableCluster> {
-  const given = process.env["KUBECONFIG"];
-  if (given === undefined || given === "") return controlPlane(wish);
+/**
+ * The cluster that somebody lends by env KUBECONFIG (dispose leaves it alone), else the same as `controlPlane()`. Work in a
+ * namespace of your own and remove what you made: the cluster may be anybody's.
+ */
+export async function useCluster(wish: ClusterWish = {}): Promise<ReachableCluster> {
+  const { kinds = false, ...local } = wish;
+  const lent = (await sharedParts())?.lent;
+  if (lent === undefined || (kinds && lent.kinds === "Theirs")) return controlPlane(local);
+  const { server } = await findAccess({ kubeconfig: lent.kubeconfig }, surroundings());
+  const ca = server.ca?.kind === "Inline" ? server.ca.pem : "";
   return {
-    kubeconfigPath: given,
+    kubeconfigPath: lent.kubeconfig,
+    url: server.server,
+    caPem: ca,
     async [Symbol.asyncDispose]() {
       // Whoever started it ends it.
     },

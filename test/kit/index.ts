@@ -4,7 +4,13 @@ export type { ControlPlane } from "../../hack/parts/control-plane.ts";
 export type { Engine } from "../../hack/parts/engine.ts";
 export type { Registry, RegistryAddress } from "../../hack/parts/registry.ts";
 export { type BaseImage, type BaseImageWish, baseImage } from "./base-image.ts";
-export { type ControlPlaneWish, controlPlane, type ReachableCluster, useCluster } from "./control-plane.ts";
+export {
+  type ClusterWish,
+  type ControlPlaneWish,
+  controlPlane,
+  type ReachableCluster,
+  useCluster,
+} from "./control-plane.ts";
 export { type EngineWish, engine } from "./engine.ts";
 export { type ActiveRule, type Fault, type FaultProxy, type FaultRule, startFaultProxy } from "./fault-proxy.ts";
 export { type RegistryWish, registry } from "./registry.ts";

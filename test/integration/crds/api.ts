@@ -135,7 +135,7 @@ export async function kubectlOk(kubeconfigPath: string, args: readonly string[],
 }
 
 /** Applies the three CRDs as they are committed and waits until the API server serves them. */
-export async function installKinds(cluster: Cluster, api: Api): Promise<void> {
+export async function installKinds(cluster: Pick<Cluster, "kubeconfigPath">, api: Api): Promise<void> {
   const files = ["worlds", "sandboxes", "runtimes"].flatMap((plural) => ["-f", join(generated, `${plural}.yaml`)]);
   await kubectlOk(cluster.kubeconfigPath, ["apply", "--server-side", "--force-conflicts", ...files]);
   for (const kind of ["World", "Sandbox", "Runtime"]) {
@@ -146,7 +146,7 @@ export async function installKinds(cluster: Cluster, api: Api): Promise<void> {
 }
 
 /** Applies the admission policies as they are committed. They are in force a moment later: wait for what they do. */
-export async function installPolicies(cluster: Cluster): Promise<void> {
+export async function installPolicies(cluster: Pick<Cluster, "kubeconfigPath">): Promise<void> {
   await kubectlOk(cluster.kubeconfigPath, [
     "apply",
     "--server-side",

@@ -10,10 +10,10 @@ import {
   type WorldVersion,
   worldSchema,
 } from "@agentworlds/crds";
-import { controlPlane } from "../../kit/index.ts";
+import { useCluster } from "../../kit/index.ts";
 import { Api, createNamespace, installKinds, kubectlOk, manifest, pathOf } from "./api.ts";
 
-const cluster = await controlPlane();
+const cluster = await useCluster({ kinds: true });
 const api = await Api.open(cluster.kubeconfigPath);
 await installKinds(cluster, api);
 const namespace = await createNamespace(api, "presentation");

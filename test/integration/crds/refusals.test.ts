@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { newRuntimeSchema, newSandboxSchema, newWorldSchema } from "@agentworlds/crds";
-import { controlPlane } from "../../kit/index.ts";
+import { useCluster } from "../../kit/index.ts";
 import { Api, createNamespace, installKinds, type Json, manifest, pathOf } from "./api.ts";
 import { bad, changes, good, type Kind, minimal } from "./specimens.ts";
 
-const cluster = await controlPlane();
+const cluster = await useCluster({ kinds: true });
 const api = await Api.open(cluster.kubeconfigPath);
 await installKinds(cluster, api);
 const namespace = await createNamespace(api, "refusals");

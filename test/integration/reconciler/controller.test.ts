@@ -7,12 +7,12 @@ import { Terminal } from "../../../operator/src/reconciler/policy.ts";
 import type { Reconcile } from "../../../operator/src/reconciler/reconcile.ts";
 import { keyOf } from "../../../operator/src/reconciler/store.ts";
 import { WorkQueue } from "../../../operator/src/reconciler/workqueue.ts";
-import { type Cluster, controlPlane, eventually, type Fault } from "../../kit/index.ts";
+import { eventually, type Fault, type ReachableCluster, useCluster } from "../../kit/index.ts";
 import { type Mirror, mirror, type Rig, rig, signal } from "./rig.ts";
 
-let cluster: Cluster;
+let cluster: ReachableCluster;
 before(async () => {
-  cluster = await controlPlane();
+  cluster = await useCluster();
 });
 after(() => cluster[Symbol.asyncDispose]());
 

@@ -6,12 +6,12 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { LEASES } from "../../../operator/src/kube/resource-types.ts";
 import type { Lease } from "../../../operator/src/reconciler/lease.ts";
-import { type Cluster, controlPlane, eventually, startFaultProxy } from "../../kit/index.ts";
+import { eventually, type ReachableCluster, startFaultProxy, useCluster } from "../../kit/index.ts";
 import { credential, type Rig, rig, setCredential, signal } from "./rig.ts";
 
-let cluster: Cluster;
+let cluster: ReachableCluster;
 before(async () => {
-  cluster = await controlPlane();
+  cluster = await useCluster();
 });
 after(() => cluster[Symbol.asyncDispose]());
 
@@ -104,9 +104,9 @@ test("a leader cut off from the API server ceases before the other begins", asyn
   const identity = it.newServerIdentity();
   await using line = await startFaultProxy({
     targetHost: hostname,
-    targetPort: Number(port),
+    targetPort: Number(port || 443),
     serverTls: identity.tls,
-    clientTls: { ca: cluster.caPem, servername: "localhost" },
+    clientTls: { ca: cluster.caPem },
   });
   // Both proxies are trusted: a CA file may hold several.
   await setCredential(it, "ca.crt", `${await credential(it, "ca.crt")}${identity.caPem}`);

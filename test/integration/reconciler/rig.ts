@@ -17,7 +17,13 @@ import type { KubeObject } from "../../../operator/src/reconciler/list-watch.ts"
 import { noMetrics, type ReconcilerMetrics } from "../../../operator/src/reconciler/metrics.ts";
 import { Reflector, type ReflectorOptions } from "../../../operator/src/reconciler/reflector.ts";
 import { keyOf, ObjectStore } from "../../../operator/src/reconciler/store.ts";
-import { type Cluster, type EventuallyOptions, eventually, type FaultProxy, startFaultProxy } from "../../kit/index.ts";
+import {
+  type EventuallyOptions,
+  eventually,
+  type FaultProxy,
+  type ReachableCluster,
+  startFaultProxy,
+} from "../../kit/index.ts";
 
 /** Never aborts: for the calls of a test itself. */
 export const signal: AbortSignal = new AbortController().signal;
@@ -42,7 +48,7 @@ export interface Rig extends AsyncDisposable {
   remove(name: string): Promise<void>;
 }
 
-export async function rig(cluster: Cluster): Promise<Rig> {
+export async function rig(cluster: Omit<ReachableCluster, keyof AsyncDisposable>): Promise<Rig> {
   await using undo = new AsyncDisposableStack();
   const direct = createKubeClient({ source: { kind: "kubeconfig", path: cluster.kubeconfigPath } });
   undo.defer(() => direct.close());
@@ -62,9 +68,9 @@ export async function rig(cluster: Cluster): Promise<Rig> {
   const { hostname, port } = new URL(cluster.url);
   const proxy = await startFaultProxy({
     targetHost: hostname,
-    targetPort: Number(port),
+    targetPort: Number(port || 443),
     serverTls: identity.tls,
-    clientTls: { ca: cluster.caPem, servername: "localhost" },
+    clientTls: { ca: cluster.caPem },
   });
   undo.use(proxy);
 

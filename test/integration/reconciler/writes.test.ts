@@ -5,12 +5,12 @@ import { EventRecorder } from "../../../operator/src/kube/events.ts";
 import { CONFIG_MAPS, type ConfigMap, EVENTS, NAMESPACES } from "../../../operator/src/kube/resource-types.ts";
 import type { KubeObject } from "../../../operator/src/reconciler/list-watch.ts";
 import { silentLog } from "../../../operator/src/reconciler/log.ts";
-import { type Cluster, controlPlane } from "../../kit/index.ts";
+import { type ReachableCluster, useCluster } from "../../kit/index.ts";
 import { rig, signal } from "./rig.ts";
 
-let cluster: Cluster;
+let cluster: ReachableCluster;
 before(async () => {
-  cluster = await controlPlane();
+  cluster = await useCluster();
 });
 after(() => cluster[Symbol.asyncDispose]());
 
