@@ -15,7 +15,7 @@ const ADMISSION = "admissionregistration.k8s.io/v1";
  * (MutatingAdmissionPolicy v1; docs/adr/0008-creator-stamp.md), 1.30 for the others. All of them run before a request reaches the store, whoever sends it.
  */
 export function admissionPolicies(): SchemaNode[] {
-  return [...stampPolicy(), ...stampIsTruePolicy(), ...stampIsKeptPolicy(), ...secretsPolicy()];
+  return [...stampPolicy(), ...stampIsTruePolicy(), ...stampIsKeptPolicy(), ...secretsPolicy(), ...usedHostsPolicy()];
 }
 
 const resources = (operations: readonly string[], plurals: readonly string[]): SchemaNode => ({
@@ -223,4 +223,42 @@ function secretIsReadable(index: number): SchemaNode {
     message: "spec.env takes a value from a Secret that you may not read",
     reason: "Forbidden",
   };
+}
+
+/**
+ * A host with sessions is reached by its name in `spec.docker.hosts` alone. A session that is admitted at the same moment is not
+ * seen here: it waits by name until the host is put back (condition `HostInUse`).
+ */
+function usedHostsPolicy(): SchemaNode[] {
+  const name = `used-hosts.${GROUP}`;
+  return [
+    {
+      apiVersion: ADMISSION,
+      kind: "ValidatingAdmissionPolicy",
+      metadata: metadata(name),
+      spec: {
+        failurePolicy: "Fail",
+        matchConstraints: resources(["UPDATE"], ["runtimes"]),
+        matchConditions: [{ name: "hosts-change", expression: "object.spec.?docker != oldObject.spec.?docker" }],
+        variables: [
+          { name: "named", expression: "has(object.spec.docker) ? object.spec.docker.hosts.map(host, host.name) : []" },
+          {
+            name: "missing",
+            expression:
+              "has(oldObject.status) && has(oldObject.status.hosts) ? oldObject.status.hosts.filter(host, host.used > 0 && !(host.name in variables.named)).map(host, host.name) : []",
+          },
+        ],
+        validations: [
+          {
+            expression: "variables.missing.size() == 0",
+            messageExpression:
+              "'spec.docker.hosts: hosts in use cannot be removed: ' + variables.missing.join(', ') + '; cordon the Runtime and wait until its sessions have ended'",
+            message: "spec.docker.hosts: hosts in use cannot be removed",
+            reason: "Invalid",
+          },
+        ],
+      },
+    },
+    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
+  ];
 }

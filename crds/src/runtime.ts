@@ -25,6 +25,7 @@ import {
   matching,
   quantity,
   rule,
+  seconds,
   text,
   time,
   word,
@@ -145,7 +146,17 @@ export const runtimeSpecSchema = rule(
     scheduling: z
       .enum(["Enabled", "Cordoned"])
       .default("Enabled")
-      .describe("`Cordoned`: no new compute; what runs goes on to its end."),
+      .describe("`Cordoned`: no new compute; what runs hibernates within `drainSeconds`."),
+    drainSeconds: seconds(0)
+      .default(300)
+      .describe(
+        "Seconds after a cordon until the sessions that run are hibernated; 0 to 2592000 (30 days). Lifting the cordon before that cancels it.",
+      ),
+    hostLossSeconds: seconds()
+      .default(7200)
+      .describe(
+        "Seconds of silence after which a host counts as gone for good, and the work of its sessions as a rescue on it; 1 to 2592000 (30 days).",
+      ),
     capacity: z
       .object({
         maxSandboxes: integer(1, 10_000).default(20).describe("Most Sandboxes with compute at one time; 1 to 10000."),
@@ -180,6 +191,7 @@ const hostStatusSchema = z.object({
   platform: platform().exactOptional().describe("Platform of its containers."),
   capabilities: capabilities().exactOptional().describe("What it can do."),
   message: text(LIMITS.message).exactOptional().describe("Why it is unreachable or lacks a capability."),
+  unreachableAt: time().exactOptional().describe("Since when it does not answer; absent while it does."),
   used: count().describe("Sandboxes with compute there."),
 });
 
@@ -212,6 +224,9 @@ export const runtimeStatusSchema = z.object({
   hosts: listByKey(hostStatusSchema, { max: HOSTS_MAX, key: "name" })
     .exactOptional()
     .describe("What is known of each host."),
+  cordonedAt: time()
+    .exactOptional()
+    .describe("When the cordon was seen; `drainSeconds` count from here. Absent while `scheduling` is `Enabled`."),
   capacity: z
     .object({
       total: count().describe("Sandboxes it takes."),

@@ -179,6 +179,7 @@ export const SANDBOX_PHASES = [
   "Waiting",
   "Provisioning",
   "Running",
+  "Draining",
   "Hibernating",
   "Hibernated",
   "Closing",
@@ -268,6 +269,11 @@ const computeSchema = z.object({
   engine: word(128)
     .exactOptional()
     .describe("Id of the engine that made it. Another engine at the host's address is not believed about it."),
+  unreachableAt: time()
+    .exactOptional()
+    .describe(
+      "Since when its host does not answer; the Runtime's `hostLossSeconds` count from here. Absent while it answers.",
+    ),
   saves: z
     .enum(["Versions", "Nothing"])
     .exactOptional()

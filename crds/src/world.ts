@@ -133,6 +133,7 @@ export const VERSION_REASONS = {
   Close: "Close",
   Delete: "Delete",
   Mode: "Mode",
+  Drain: "Drain",
   Snapshot: "Snapshot",
   Crash: "Crash",
 } as const;
@@ -177,7 +178,7 @@ const worldVersionSchema = z.object({
   layers: count().describe("Number of layers."),
   createdAt: time().describe("When its number was reserved."),
   reason: word(64).describe(
-    "What made it: `Genesis`, `Deadline`, `Lifetime`, `Close`, `Delete`, `Mode`, `Snapshot` or `Crash`.",
+    "What made it: `Genesis`, `Deadline`, `Lifetime`, `Close`, `Delete`, `Mode`, `Drain`, `Snapshot` or `Crash`.",
   ),
   consistency: word(64).describe(
     "`Image`, `Frozen` (all processes were stopped), `Fuzzy` (they ran on: the host could not freeze them) or `Crash` (captured from a dead container).",

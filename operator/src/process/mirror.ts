@@ -8,6 +8,7 @@ import type { ReconcilerMetrics } from "../reconciler/metrics.ts";
 import { Reflector } from "../reconciler/reflector.ts";
 import { keyOf, ObjectStore, type StoreChange } from "../reconciler/store.ts";
 import type { WorkQueue } from "../reconciler/workqueue.ts";
+import { drainOf } from "../runtime/drain.ts";
 
 export interface Mirrors {
   readonly worlds: ObjectStore<World>;
@@ -82,6 +83,7 @@ export function feedQueues(mirrors: Mirrors, queues: Queues): () => void {
     }),
     mirrors.runtimes.subscribe((change) => {
       queues.runtimes.add(keyOf(change.object));
+      if (movedDrain(change)) lookAtSessionsOf(mirrors, queues, change.object);
       if (!movedOffer(change)) return;
       for (const world of mirrors.worlds.list()) if (!world.status?.head) queues.worlds.add(keyOf(world));
       wakeWaiting(mirrors, queues);
@@ -90,6 +92,17 @@ export function feedQueues(mirrors: Mirrors, queues: Queues): () => void {
   return () => {
     for (const leave of ways) leave();
   };
+}
+
+/** A cordon, its end, or a deletion. */
+const movedDrain = (change: StoreChange<Runtime>): boolean =>
+  change.kind !== "updated" ||
+  JSON.stringify(drainOf(change.previous) ?? null) !== JSON.stringify(drainOf(change.object) ?? null);
+
+function lookAtSessionsOf(mirrors: Mirrors, queues: Queues, runtime: Runtime): void {
+  for (const sandbox of mirrors.sandboxes.list()) {
+    if (sandbox.status?.compute?.runtime === runtime.metadata.name) queues.sandboxes.add(keyOf(sandbox));
+  }
 }
 
 /** Sessions without compute may be waiting for a slot, a World or a Runtime. */

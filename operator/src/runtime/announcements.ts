@@ -19,7 +19,12 @@ export function announceChanges(
   announce: AnnounceRuntime,
   change: { readonly before: Runtime; readonly after: Runtime; readonly over: readonly RuntimeRescue[] },
 ): void {
-  const events = [...hostEvents(change.before, change.after), ...rescueEvents(change)];
+  const events = [
+    ...hostEvents(change.before, change.after),
+    ...becameTrue("HostLost", "Probe", change),
+    ...rescueEvents(change),
+    ...becameTrue("RescuesFull", "Sweep", change),
+  ];
   for (const event of events) announce({ kind: "Runtime", object: change.after }, event);
 }
 
@@ -61,23 +66,22 @@ function hostEvents(before: Runtime, after: Runtime): RuntimeEvent[] {
   return [{ type: "Warning", reason, action: "Probe", message }];
 }
 
-function rescueEvents({
-  before,
-  after,
-  over,
-}: {
-  readonly before: Runtime;
-  readonly after: Runtime;
-  readonly over: readonly RuntimeRescue[];
-}): RuntimeEvent[] {
-  const events: RuntimeEvent[] = over.map((rescue) => ({
+function rescueEvents({ over }: { readonly over: readonly RuntimeRescue[] }): RuntimeEvent[] {
+  return over.map((rescue) => ({
     type: "Warning",
     reason: "RescueOver",
     action: "Sweep",
     message: `what was kept of Sandbox ${rescue.namespace}/${rescue.sandbox.name} on ${rescue.host} as ${rescue.computeId} is removed: its time is over`,
   }));
-  const full = findCondition(after.status?.conditions, "RescuesFull");
-  if (full && !findCondition(before.status?.conditions, "RescuesFull"))
-    events.push({ type: "Warning", reason: "RescuesFull", action: "Sweep", message: full.message });
-  return events;
+}
+
+/** A condition that is there only while true, and was not there before. */
+function becameTrue(
+  type: string,
+  action: string,
+  { before, after }: { before: Runtime; after: Runtime },
+): RuntimeEvent[] {
+  const condition = findCondition(after.status?.conditions, type);
+  if (!condition || findCondition(before.status?.conditions, type)) return [];
+  return [{ type: "Warning", reason: condition.reason, action, message: condition.message }];
 }

@@ -65,7 +65,13 @@ for (const [name, probes, runtime, want] of cases) {
 test("a silent host is named with its reason", () => {
   const status = derive([answers("a"), silent("b")]);
   assert.match(status.conditions?.find((c) => c.type === "Available")?.message ?? "", /b \(connect ECONNREFUSED\)/);
-  assert.deepEqual(status.hosts?.[1], { name: "b", state: "Unreachable", message: "connect ECONNREFUSED", used: 0 });
+  assert.deepEqual(status.hosts?.[1], {
+    name: "b",
+    state: "Unreachable",
+    message: "connect ECONNREFUSED",
+    unreachableAt: at(0),
+    used: 0,
+  });
   assert.equal(status.hostsReachable, "1/2");
 });
 
@@ -147,6 +153,50 @@ test("rescues are carried along, whatever the hosts say", () => {
     since: at(0),
   };
   assert.deepEqual(derive([silent("a")], runtimeOf({ status: { rescues: [rescue] } })).rescues, [rescue]);
+});
+
+test("a host is silent since the first probe that it did not answer, until it answers", () => {
+  const at0 = derive([silent("a")]);
+  assert.equal(at0.hosts?.[0]?.unreachableAt, at(0));
+  const later = (probe: HostProbe, before: RuntimeStatus, seconds: number) =>
+    deriveRuntimeStatus(runtimeOf({ status: before }), { probes: [probe], sandboxes: [], now: T0 + seconds * 1000 });
+  const still = later(silent("a"), at0, 60);
+  assert.equal(still.hosts?.[0]?.unreachableAt, at(0));
+  const lost = (status: RuntimeStatus) => status.conditions?.find(({ type }) => type === "HostLost");
+  assert.equal(lost(later(silent("a"), still, 7_199)), undefined);
+  assert.match(lost(later(silent("a"), still, 7_200))?.message ?? "", /a since 2026-01-01T00:00:00.000Z/);
+  const back = later(answers("a"), later(silent("a"), still, 7_200), 7_230);
+  assert.equal(back.hosts?.[0]?.unreachableAt, undefined);
+  assert.equal(lost(back), undefined);
+});
+
+test("a cordon is recorded once and says by when sessions hibernate; lifting it takes the record away", () => {
+  const spec = { scheduling: "Cordoned" } as const;
+  const pass = (parts: Parameters<typeof runtimeOf>[0], seconds: number) =>
+    deriveRuntimeStatus(runtimeOf(parts), {
+      probes: [answers("a")],
+      sandboxes: [onHost("one", "a")],
+      now: T0 + seconds * 1000,
+    });
+  const first = pass({ spec }, 0);
+  assert.equal(first.cordonedAt, at(0));
+  const second = pass({ spec, status: first }, 100);
+  assert.equal(second.cordonedAt, at(0));
+  const ready = second.conditions?.find(({ type }) => type === "Ready");
+  assert.deepEqual([ready?.status, ready?.reason], ["True", "Cordoned"]);
+  assert.match(ready?.message ?? "", /the 1 that have compute hibernate from 2026-01-01T00:05:00.000Z on/);
+  assert.equal(pass({ status: second }, 200).cordonedAt, undefined);
+});
+
+test("a Runtime that is being deleted takes no sessions and says what it waits for", () => {
+  const status = derive(
+    [answers("a")],
+    runtimeOf({ metadata: { deletionTimestamp: at(0), finalizers: ["agentworlds.dev/runtime"] } }),
+    [onHost("one", "a")],
+  );
+  const ready = status.conditions?.find(({ type }) => type === "Ready");
+  assert.deepEqual([ready?.status, ready?.reason], ["False", "RuntimeDeleting"]);
+  assert.match(ready?.message ?? "", /1 that have compute hibernate, 0 rescues are kept/);
 });
 
 test("an endless complaint of a host does not make the write be refused", () => {

@@ -3,6 +3,8 @@ import type { Platform, Runtime, RuntimeHostStatus, RuntimeStatus, Sandbox } fro
 import { clip, LIMITS } from "@agentworlds/crds";
 import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
 import type { HostFacts } from "./contract.ts";
+import { drainOf } from "./drain.ts";
+import { hostLostAt } from "./host-loss.ts";
 import { isFull } from "./rescues.ts";
 
 /** What one host answered. */
@@ -16,7 +18,7 @@ export function deriveRuntimeStatus(
 ): RuntimeStatus {
   const name = runtime.metadata.name;
   const sessions = input.sandboxes.filter((sandbox) => sandbox.status?.compute?.runtime === name);
-  const hosts = input.probes.map((probe) => hostStatus(probe, sessions));
+  const hosts = input.probes.map((probe) => hostStatus(probe, { sessions, before: runtime.status, now: input.now }));
   const reachable = input.probes.flatMap((probe) => ("facts" in probe ? [probe.facts] : []));
   const platform = onlyPlatform(reachable);
   const total = runtime.spec.capacity?.maxSandboxes ?? 20;
@@ -25,10 +27,11 @@ export function deriveRuntimeStatus(
     observedGeneration: runtime.metadata.generation ?? 0,
     conditions: mergeConditions(
       before?.conditions,
-      deriveConditions(runtime, { hosts, platform, reachable, sessions }),
+      deriveConditions(runtime, { hosts, platform, reachable, sessions, now: input.now }),
       input.now,
     ),
     hosts,
+    ...(runtime.spec.scheduling === "Cordoned" ? { cordonedAt: before?.cordonedAt ?? iso(input.now) } : {}),
     hostsReachable: `${reachable.length}/${hosts.length}`,
     capacity: { total, used: sessions.length },
     // What was known of a Runtime whose hosts are all silent stays: its sessions go on when a host answers again.
@@ -37,10 +40,16 @@ export function deriveRuntimeStatus(
   };
 }
 
-function hostStatus(probe: HostProbe, sessions: readonly Sandbox[]): RuntimeHostStatus {
-  const used = sessions.filter((sandbox) => sandbox.status?.compute?.host === probe.name).length;
+function hostStatus(
+  probe: HostProbe,
+  known: { sessions: readonly Sandbox[]; before: RuntimeStatus | undefined; now: number },
+): RuntimeHostStatus {
+  const used = known.sessions.filter((sandbox) => sandbox.status?.compute?.host === probe.name).length;
   if (!("facts" in probe)) {
-    return { name: probe.name, state: "Unreachable", message: clip(probe.problem, LIMITS.message), used };
+    const before = known.before?.hosts?.find(({ name }) => name === probe.name);
+    const unreachableAt = before?.unreachableAt ?? iso(known.now);
+    const message = clip(probe.problem, LIMITS.message);
+    return { name: probe.name, state: "Unreachable", message, unreachableAt, used };
   }
   const { version, platform, capabilities } = probe.facts;
   return { name: probe.name, state: "Reachable", version, platform, capabilities: [...capabilities], used };
@@ -85,6 +94,7 @@ function deriveConditions(
     readonly reachable: readonly HostFacts[];
     readonly platform: Platform | undefined;
     readonly sessions: readonly Sandbox[];
+    readonly now: number;
   },
 ): DerivedCondition[] {
   const observedGeneration = runtime.metadata.generation ?? 0;
@@ -112,6 +122,16 @@ function deriveConditions(
       observedGeneration,
     });
   }
+  const lost = found.hosts.filter((host) => isLost(host, runtime, found.now));
+  if (lost.length > 0) {
+    conditions.push({
+      type: "HostLost",
+      status: "True",
+      reason: "HostLost",
+      message: `${lost.map((host) => `${host.name} since ${host.unreachableAt}`).join(", ")}: no answer for longer than spec.hostLossSeconds; what sessions had there is in status.rescues`,
+      observedGeneration,
+    });
+  }
   const { rescues = [] } = runtime.status ?? {};
   if (isFull(rescues)) {
     conditions.push({
@@ -125,17 +145,41 @@ function deriveConditions(
   return conditions;
 }
 
+function isLost({ unreachableAt }: RuntimeHostStatus, runtime: Runtime, now: number): boolean {
+  const lostAt = hostLostAt(unreachableAt, runtime);
+  return lostAt !== undefined && now >= lostAt;
+}
+
+const iso = (epochMs: number): string => new Date(epochMs).toISOString();
+
 function readiness(
   runtime: Runtime,
-  found: { readonly reachable: readonly HostFacts[]; readonly platform: Platform | undefined },
+  found: {
+    readonly reachable: readonly HostFacts[];
+    readonly platform: Platform | undefined;
+    readonly sessions: readonly Sandbox[];
+    readonly now: number;
+  },
   silentHosts: string,
 ): Pick<DerivedCondition, "status" | "reason" | "message"> {
+  if (runtime.metadata.deletionTimestamp !== undefined) {
+    const rescues = runtime.status?.rescues?.length ?? 0;
+    return {
+      status: "False",
+      reason: "RuntimeDeleting",
+      message: `takes no sessions; ${found.sessions.length} that have compute hibernate, ${rescues} rescues are kept`,
+    };
+  }
   if (found.reachable.length === 0) return { status: "False", reason: "NoHostReachable", message: silentHosts };
   if (found.platform === undefined) {
     return { status: "False", reason: "PlatformsDiffer", message: "the hosts of one Runtime must have one platform" };
   }
   if (runtime.spec.scheduling === "Cordoned") {
-    return { status: "True", reason: "Cordoned", message: "takes no new sessions; those that run go on" };
+    const { cordonedAt = iso(found.now) } = runtime.status ?? {};
+    const at =
+      drainOf({ ...runtime, status: { ...runtime.status, observedGeneration: 0, cordonedAt } })?.at ?? found.now;
+    const message = `takes no new sessions; the ${found.sessions.length} that have compute hibernate from ${iso(at)} on`;
+    return { status: "True", reason: "Cordoned", message };
   }
   return { status: "True", reason: "Available", message: `${found.platform}, takes sessions` };
 }

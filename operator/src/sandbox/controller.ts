@@ -1,11 +1,14 @@
 /** The Sandbox controller: one documented scope, ordered phases, one deferred status write. */
-import type { SandboxStatus } from "@agentworlds/crds";
+import type { Sandbox, SandboxStatus } from "@agentworlds/crds";
 import { isConflict, isNotFound } from "../kube/errors.ts";
+import { findCondition } from "../reconciler/conditions.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { type PassOutcome, type Phase, runPhases } from "../reconciler/phases.ts";
 import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
 import { creatorOf } from "../world/creator.ts";
 import { explain } from "../world/status.ts";
+import { drainOf } from "./drain.ts";
+import { watchHost } from "./host-loss.ts";
 import { admit } from "./phases/admit.ts";
 import { hibernate } from "./phases/hibernate.ts";
 import { provision } from "./phases/provision.ts";
@@ -21,6 +24,7 @@ const phases: readonly Phase<SandboxScope>[] = [
   resolveWorld, // which World; is it still the one this session booted from
   observe, // what the host says of the container
   adoptCapture, // the container is gone, but its capture may be there
+  watchHost, // since when its host is silent; one that is gone for good
   rescueOverdue, // a silent host may not hold a deletion for ever
   judge, // the one decision: boot, run, snapshot, end, lost, asleep, finished
   acknowledgeLoss, // the container is gone: say so
@@ -59,13 +63,15 @@ async function summarise(scope: SandboxScope, outcome: PassOutcome): Promise<Rec
   try {
     await recordProgress(scope, (sandbox) => {
       const status: SandboxStatus = sandbox.status ?? { observedGeneration: -1 };
-      const derived = deriveSandboxStatus(sandbox, { failure, now: scope.context.clock.now() });
+      const findings = { failure, drain: drainOf({ ...scope, sandbox }), now: scope.context.clock.now() };
+      const derived = deriveSandboxStatus(sandbox, findings);
       return mergePatchBetween(status, { ...status, ...derived });
     });
   } catch (error) {
     if (error instanceof SandboxGone || isNotFound(error)) return {};
     throw error;
   }
+  announceDraining(scope, before);
   const explained = explain(failure);
   const isNew = before.metadata.resourceVersion !== scope.sandbox.metadata.resourceVersion;
   if (explained && isNew) {
@@ -80,4 +86,11 @@ async function summarise(scope: SandboxScope, outcome: PassOutcome): Promise<Rec
     );
   }
   return {};
+}
+
+function announceDraining({ dependencies, sandbox }: SandboxScope, before: Sandbox): void {
+  const draining = findCondition(sandbox.status?.conditions, "Draining");
+  if (!draining || findCondition(before.status?.conditions, "Draining")) return;
+  const { reason, message } = draining;
+  dependencies.announce({ kind: "Sandbox", object: sandbox }, { type: "Warning", reason, action: "Drain", message });
 }

@@ -439,6 +439,7 @@ const inputArbitrary = fc.record({
   isDeleted: fc.boolean(),
   observed: fc.constantFrom(RUNNING, FROZEN, ABSENT, EXITED, OOM, undefined),
   worldEnding: fc.boolean(),
+  drain: fc.option(fc.constant({ reason: "RuntimeCordoned" as const, at: T0 + 1_000_000 }), { nil: undefined }),
   savesNothing: fc.boolean(),
   now: fc.integer({ min: 0, max: 20_000 }),
 });

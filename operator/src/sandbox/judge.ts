@@ -4,6 +4,7 @@
  */
 import type { Sandbox, SandboxOperation, SandboxRequest } from "@agentworlds/crds";
 import type { ObservedCompute } from "../runtime/contract.ts";
+import type { Drain } from "../runtime/drain.ts";
 import { judgeDeadline } from "./deadline.ts";
 
 /** Why a session ends. Becomes the version's `reason` and the condition's. */
@@ -14,6 +15,8 @@ export type EndReason =
   | "SandboxDeleted"
   | "ModeHibernated"
   | "WorldDeleted"
+  | "RuntimeDeleted"
+  | "RuntimeCordoned"
   | "ContainerExited"
   | "OutOfMemory";
 
@@ -46,6 +49,8 @@ export interface JudgeInput {
   readonly observed: ObservedCompute | undefined;
   /** The World is being deleted, gone, or replaced by another of its name. */
   readonly worldEnding: boolean;
+  /** The Runtime gives its sessions up. */
+  readonly drain?: Drain | undefined;
   /** The session may never publish: a throwaway image, or pinned below head. */
   readonly savesNothing: boolean;
   /** Epoch milliseconds. */
@@ -74,7 +79,7 @@ function judgeWithoutCompute(sandbox: Sandbox): SessionGoal {
   return neverBooted || modeTurned || wakes.length > 0 ? { kind: "boot", wakes } : { kind: "asleep" };
 }
 
-function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }: JudgeInput): SessionGoal {
+function judgeWithCompute({ sandbox, observed, worldEnding, drain, savesNothing, now }: JudgeInput): SessionGoal {
   const status = sandbox.status ?? { observedGeneration: -1 };
   const { operation } = status;
   const provisioned = status.compute?.provisionedAt !== undefined;
@@ -110,6 +115,7 @@ function judgeWithCompute({ sandbox, observed, worldEnding, savesNothing, now }:
   if (observed?.state === "Exited" && provisioned) {
     return end("Hibernate", observed.outOfMemory ? "OutOfMemory" : "ContainerExited");
   }
+  if (drain && now >= drain.at) return end("Hibernate", drain.reason);
   const deadline = judgeDeadline(
     { expiresAt: epoch(status.expiresAt), lifetimeEndsAt: epoch(status.lifetimeEndsAt) },
     now,

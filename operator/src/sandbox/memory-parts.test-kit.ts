@@ -168,8 +168,13 @@ export async function memoryParts(options: {
     showCachedSandbox(shown?: Sandbox) {
       staleSandbox = shown;
     },
-    silenceHost() {
-      isHostSilent = true;
+    silenceHost(isSilent = true) {
+      isHostSilent = isSilent;
+    },
+    changeRuntime(edit: (runtime: Runtime) => Runtime) {
+      const found = runtimes.peek({ name: "local" });
+      if (!found) throw new TypeError("the Runtime is gone");
+      runtimes.put(edit(found));
     },
     dropRuntime: () => runtimes.drop({ name: "local" }),
     changeWorld: (edit: (world: World) => World) => void worlds.put(edit(worlds.peek(WORLD) ?? worldOf())),

@@ -37,6 +37,8 @@ const VERSION_REASONS: ReadonlyMap<string, string> = new Map<EndReason | typeof 
   ["SandboxDeleted", "Delete"],
   ["ModeHibernated", "Mode"],
   ["WorldDeleted", "Delete"],
+  ["RuntimeDeleted", "Drain"],
+  ["RuntimeCordoned", "Drain"],
   ["ContainerExited", "Crash"],
   ["OutOfMemory", "Crash"],
   [SNAPSHOT_REQUESTED, "Snapshot"],

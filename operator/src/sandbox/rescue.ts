@@ -32,12 +32,17 @@ type Remains =
   /** Nothing that anybody asked to keep. */
   | { readonly kind: "nothing" };
 
-export async function rescue(scope: SandboxScope, cause: string): Promise<void> {
+/** `unpublished` is why the work that stays behind is in no version. */
+export async function rescue(
+  scope: SandboxScope,
+  cause: string,
+  unpublished: UnpublishedReason = scope.world ? "SnapshotFailed" : "WorldGone",
+): Promise<void> {
   const compute = scope.sandbox.status?.compute;
   if (!compute) return;
   const remains = await judgeRemains(scope);
   await stopIfReachable(scope, compute.id);
-  const record = rescueRecord(scope, { compute, remains, cause });
+  const record = rescueRecord(scope, { compute, remains, cause, unpublished });
   await recordOnRuntime(scope, compute.runtime, record);
   await endHold(scope, record, { compute, remains });
   await recordProgress(scope, () => endedFields(scope, { compute, remains, record }));
@@ -74,15 +79,21 @@ async function committedUnlessGone(scope: SandboxScope, operation: string): Prom
   }
 }
 
+type UnpublishedReason = "SnapshotFailed" | "WorldGone" | "HostLost";
+
 const REASONS = { published: "Published", nothing: "NothingToSave" } as const;
 
 function rescueRecord(
   scope: SandboxScope,
-  { compute, remains, cause }: { compute: SandboxCompute; remains: Remains; cause: string },
+  {
+    compute,
+    remains,
+    cause,
+    unpublished,
+  }: { compute: SandboxCompute; remains: Remains; cause: string; unpublished: UnpublishedReason },
 ): RuntimeRescue {
   const { metadata, spec, status } = scope.sandbox;
   const { operation } = status ?? {};
-  const unpublished = scope.world ? "SnapshotFailed" : "WorldGone";
   return {
     operation: operation?.id ?? `lost-${metadata.uid}-${compute.boot}`,
     sandbox: { name: metadata.name, uid: metadata.uid },

@@ -1,11 +1,14 @@
 /** Conditions and phase of a Sandbox, derived whole from its status and from how the pass ended. No I/O, no clock. */
 import type { Condition, Sandbox, SandboxPhase, SandboxStatus } from "@agentworlds/crds";
 import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
+import type { Drain } from "../runtime/drain.ts";
 import { type ExplainedFailure, explain } from "../world/status.ts";
 
 export interface SandboxFindings {
   /** What the pass threw, if it threw. */
   readonly failure: unknown;
+  /** The Runtime gives its sessions up. */
+  readonly drain?: Drain | undefined;
   /** Epoch milliseconds. */
   readonly now: number;
 }
@@ -24,6 +27,7 @@ export function deriveSandboxStatus(
     ...readiness(state, sandbox, failure),
     ...admission(state, failure),
     ...hibernation(state, sandbox),
+    ...draining(state, sandbox, findings.drain),
     ...trouble(sandbox, failure),
     ...progress(state, failure),
   ].map((condition) => ({ ...condition, observedGeneration }));
@@ -32,7 +36,7 @@ export function deriveSandboxStatus(
   const sleepsByMode = state === "asleep" && sandbox.spec.mode === "Hibernated";
   return {
     conditions,
-    phase: phaseOf(state, sandbox, failure),
+    phase: state === "running" && findings.drain ? "Draining" : phaseOf(state, sandbox, failure),
     observedGeneration,
     ...(sleepsByMode ? { observedMode: "Hibernated" } : {}),
   };
@@ -111,11 +115,21 @@ function hibernation(state: SessionState, { status, spec }: Sandbox): Omitted[] 
     return [
       { type: "Hibernated", status: "True", ...said("ModeHibernated", `spec.mode is ${spec.mode}; never booted`) },
     ];
-  if (ending.outcome === "Lost")
+  // The work may still be there, and nothing can be said of it before the host answers.
+  if (ending.outcome === "Lost" || ending.reason === "HostLost")
     return [{ type: "ComputeLost", status: "True", ...said(ending.reason, ending.message) }];
   if (ending.outcome === "Rescued")
     return [{ type: "SnapshotFailed", status: "True", ...said(ending.reason, ending.message) }];
   return [{ type: "Hibernated", status: "True", ...said(ending.reason, ending.message) }];
+}
+
+/** Said while there is still time to do something about it. */
+function draining(state: SessionState, { status }: Sandbox, drain: Drain | undefined): Omitted[] {
+  if (state !== "running" || !drain) return [];
+  const runtime = `Runtime ${status?.compute?.runtime}`;
+  const why = drain.reason === "RuntimeDeleted" ? `${runtime} is being deleted` : `${runtime} is cordoned`;
+  const message = `${why}: the session hibernates at ${new Date(drain.at).toISOString()}, and wakes by a touch once the Runtime takes sessions`;
+  return [{ type: "Draining", status: "True", ...said(drain.reason, message) }];
 }
 
 function trouble({ status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {

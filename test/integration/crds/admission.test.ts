@@ -306,6 +306,34 @@ test("the last of 16 Secrets is checked like the first", async () => {
   assert.match(answer.message, /the Secret foreign, which alice may not read/);
 });
 
+test("a host in use cannot be removed from its Runtime; one that is not can, and both can be changed", async () => {
+  const path = at("Runtime", "used");
+  const host = (name: string, port = 2375) => ({ name, endpoint: `tcp://10.0.0.1:${port}` });
+  const setHosts = (...hosts: ReturnType<typeof host>[]) => admin.patch(path, { spec: { docker: { hosts } } });
+  const setUsed = async (used: number) => {
+    const hosts = [
+      { name: "a", state: "Reachable", used },
+      { name: "b", state: "Reachable", used: 0 },
+    ];
+    const answer = await admin.patch(`${path}/status`, { status: { observedGeneration: 1, hosts } });
+    assert.equal(answer.status, 200, answer.message);
+  };
+  await create(admin, { kind: "Runtime", name: "used", spec: { docker: { hosts: [host("a"), host("b")] } } });
+  await setUsed(2);
+  const refused = await setHosts(host("b"));
+  assert.equal(refused.status, 422, refused.message);
+  assert.match(refused.message, /hosts in use cannot be removed: a; cordon the Runtime and wait/);
+  const answers = [
+    await setHosts(host("a"), host("b", 2376)),
+    await setHosts(host("a", 2376)),
+    await setHosts(host("a")),
+  ];
+  for (const answer of answers) assert.equal(answer.status, 200, answer.message);
+  await setUsed(0);
+  const free = await setHosts(host("b"));
+  assert.equal(free.status, 200, free.message);
+});
+
 test("where the stamp is not put back, a change of it is refused", async () => {
   await create(alice, { kind: "World", name: "kept", spec: world() });
   await admin.send(

@@ -3,7 +3,9 @@ import type { World } from "@agentworlds/crds";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
+import { hostLostAt } from "../../runtime/host-loss.ts";
 import { WorldGone, type WorldRef } from "../../world/status-writer.ts";
+import { drainOf } from "../drain.ts";
 import { judgeSession } from "../judge.ts";
 import { recordStage } from "../operation.ts";
 import type { SandboxScope } from "../scope.ts";
@@ -76,6 +78,7 @@ export async function judge(scope: SandboxScope): Promise<PhaseResult> {
     sandbox: scope.sandbox,
     observed: scope.observed,
     worldEnding: scope.worldEnding,
+    drain: drainOf(scope),
     savesNothing: scope.savesNothing,
     now: scope.context.clock.now(),
   });
@@ -83,9 +86,15 @@ export async function judge(scope: SandboxScope): Promise<PhaseResult> {
   if (needsHost && scope.hostProblem !== undefined) {
     throw new Waiting("HostUnreachable", {
       message: scope.hostProblem,
-      remediation: "nothing is lost; the session goes on when the host answers",
+      remediation: `nothing is lost; the session goes on when the host answers${untilLoss(scope)}`,
       afterMs: 10_000,
     });
   }
   return CONTINUE;
+}
+
+function untilLoss({ sandbox, dependencies }: SandboxScope): string {
+  const { unreachableAt, runtime = "" } = sandbox.status?.compute ?? {};
+  const lostAt = hostLostAt(unreachableAt, dependencies.runtimes.get(runtime));
+  return lostAt === undefined ? "" : `; from ${new Date(lostAt).toISOString()} on it counts as gone for good`;
 }

@@ -1,5 +1,6 @@
 import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
 import { judgeDeadline } from "../deadline.ts";
+import { drainOf } from "../drain.ts";
 import { epoch } from "../judge.ts";
 import type { SandboxScope } from "../scope.ts";
 
@@ -14,5 +15,7 @@ export async function watchDeadline(scope: SandboxScope): Promise<PhaseResult> {
     { expiresAt: epoch(status.expiresAt), lifetimeEndsAt: epoch(status.lifetimeEndsAt) },
     scope.context.clock.now(),
   );
-  return requeueAfter(verdict.kind === "alive" ? Math.min(verdict.wakeInMs, LOOK_EVERY_MS) : 0);
+  const now = scope.context.clock.now();
+  const untilDrainMs = Math.max(0, (drainOf(scope)?.at ?? Number.POSITIVE_INFINITY) - now);
+  return requeueAfter(verdict.kind === "alive" ? Math.min(verdict.wakeInMs, untilDrainMs, LOOK_EVERY_MS) : 0);
 }
