@@ -8,6 +8,9 @@ export const CREATED_BY = "agentworlds.dev/created-by";
 /** Most Secrets that one Sandbox may take variables from: each costs the API server one authorisation. */
 export const ENVIRONMENT_SECRETS_MAX = 16;
 
+/** Digest of the newest version in the registry, which is to become head although `World.status` is older (docs/adr/0012). */
+export const ADOPT_HEAD = "agentworlds.dev/adopt-head";
+
 const ADMISSION = "admissionregistration.k8s.io/v1";
 
 /**
@@ -15,7 +18,14 @@ const ADMISSION = "admissionregistration.k8s.io/v1";
  * (MutatingAdmissionPolicy v1; docs/adr/0008-creator-stamp.md), 1.30 for the others. All of them run before a request reaches the store, whoever sends it.
  */
 export function admissionPolicies(): SchemaNode[] {
-  return [...stampPolicy(), ...stampIsTruePolicy(), ...stampIsKeptPolicy(), ...secretsPolicy(), ...usedHostsPolicy()];
+  return [
+    ...stampPolicy(),
+    ...stampIsTruePolicy(),
+    ...stampIsKeptPolicy(),
+    ...adoptionPolicy(),
+    ...secretsPolicy(),
+    ...usedHostsPolicy(),
+  ];
 }
 
 const resources = (operations: readonly string[], plurals: readonly string[]): SchemaNode => ({
@@ -160,6 +170,39 @@ function stampIsKeptPolicy(): SchemaNode[] {
           {
             expression: "false",
             message: `the annotation ${CREATED_BY} names the creator and cannot be set, changed or removed`,
+            reason: "Forbidden",
+          },
+        ],
+      },
+    },
+    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
+  ];
+}
+
+/** Who makes another version head needs a right of its own: the one to `adopt`, beside the right to write the World. */
+function adoptionPolicy(): SchemaNode[] {
+  const name = `adopt-head.${GROUP}`;
+  const wish = (object: string): string => `${object}.metadata.?annotations[?${celString(ADOPT_HEAD)}]`;
+  const right = `authorizer.group('sessions.${GROUP}').resource('worlds').subresource('adopt').namespace(request.namespace).name(request.name)`;
+  return [
+    {
+      apiVersion: ADMISSION,
+      kind: "ValidatingAdmissionPolicy",
+      metadata: metadata(name),
+      spec: {
+        failurePolicy: "Fail",
+        matchConstraints: resources(["CREATE", "UPDATE"], ["worlds"]),
+        matchConditions: [
+          {
+            name: "adoption-is-wished",
+            expression: `${wish("object")}.hasValue() && (request.operation == 'CREATE' || ${wish("object")} != ${wish("oldObject")})`,
+          },
+        ],
+        validations: [
+          {
+            expression: `${right}.check('create').allowed()`,
+            messageExpression: `'the annotation ${ADOPT_HEAD} makes another version head, which ' + request.userInfo.username + ' may not do: create on worlds.sessions.${GROUP}/adopt is needed'`,
+            message: `the annotation ${ADOPT_HEAD} makes another version head, which you may not do`,
             reason: "Forbidden",
           },
         ],

@@ -1,5 +1,5 @@
 /** The three kinds: schemas to parse with, types, names, constants of conditions, limits of status texts. */
-export { CREATED_BY } from "./admission.ts";
+export { ADOPT_HEAD, CREATED_BY } from "./admission.ts";
 export type { KindDefinition, KindResource, PrinterColumn } from "./definition.ts";
 export {
   API_VERSION,

@@ -250,6 +250,15 @@ export const worldStatusSchema = z.object({
     })
     .exactOptional()
     .describe("The version the next Sandbox boots from."),
+  registryHead: z
+    .object({
+      version: count().describe("Number of the newest version in the registry."),
+      digest: digest().exactOptional().describe("Its digest; absent when the registry contradicts itself about it."),
+    })
+    .exactOptional()
+    .describe(
+      "Present while the registry has newer versions of this World than `head`: nothing boots, nothing is published.",
+    ),
   versions: list(worldVersionSchema, LIMITS.versions)
     .exactOptional()
     .describe("Versions that exist, newest last; at most 128."),

@@ -12,9 +12,9 @@ import type { RegistryErrorCode } from "../registry/errors.ts";
 import { digestOf } from "./image-config.ts";
 import { MemoryRegistry } from "./memory-registry.test-kit.ts";
 import {
-  isTagFree,
   MOST_LAYERS,
   manifestOfVersion,
+  ownerOfTag,
   putVersion,
   readBackVersion,
   repairTags,
@@ -212,10 +212,21 @@ const plant = (registry: MemoryRegistry, tag: string): Digest => {
 
 test("a tag is free when nothing has it, or when it is ours already", async () => {
   const { registry, client, digest } = await published();
-  assert.equal(await isTagFree(client, REPOSITORY, { version: 7, digest }, signal), true);
+  const owner = (tag: { digest: Digest }) =>
+    ownerOfTag(client, REPOSITORY, { version: 7, worldUid: "world-uid", ...tag }, signal);
+  assert.equal(await owner({ digest }), "Free");
   registry.tags.set("v7", digest);
-  assert.equal(await isTagFree(client, REPOSITORY, { version: 7, digest }, signal), true);
-  assert.equal(await isTagFree(client, REPOSITORY, { version: 7, digest: OTHER }, signal), false);
+  assert.equal(await owner({ digest }), "Free");
+});
+
+test("another version of this World under the tag is newer than the status; any other image has only taken the tag", async () => {
+  const { registry, client, digest } = await published();
+  registry.tags.set("v7", digest);
+  const owner = (worldUid: string) => ownerOfTag(client, REPOSITORY, { version: 7, worldUid, digest: OTHER }, signal);
+  assert.equal(await owner("world-uid"), "Newer");
+  assert.equal(await owner("another-uid"), "Taken");
+  registry.manifests.set(digest, new TextEncoder().encode('{"mediaType":"","layers":[]}'));
+  assert.equal(await owner("world-uid"), "Taken");
 });
 
 const failures: RegistryErrorCode[] = ["Unavailable", "Unauthorized", "Malformed", "DigestMismatch", "Refused"];
@@ -224,7 +235,8 @@ for (const code of failures) {
     const { registry, client, digest } = await published();
     registry.failing.set("v7", code);
     registry.writes.length = 0;
-    await assert.rejects(isTagFree(client, REPOSITORY, { version: 7, digest }, signal), { code });
+    const tag = { version: 7, digest, worldUid: "world-uid" };
+    await assert.rejects(ownerOfTag(client, REPOSITORY, tag, signal), { code });
     await assert.rejects(repairTags(client, REPOSITORY, { version: 7, digest }, signal), { code });
     assert.deepEqual(registry.writes, []);
   });

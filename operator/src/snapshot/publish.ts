@@ -7,7 +7,7 @@ import { MEDIA_TYPES } from "../registry/contract.ts";
 import { digestOf } from "../registry/digest.ts";
 import { isRegistryError } from "../registry/errors.ts";
 import { PublicationError } from "./errors.ts";
-import { annotationsOf, type VersionFacts } from "./version-annotations.ts";
+import { annotationsOf, type VersionFacts, worldUidIn } from "./version-annotations.ts";
 
 export interface VersionContent {
   readonly config: Uint8Array;
@@ -97,15 +97,25 @@ export async function readBackVersion(
   return manifest;
 }
 
-/** True when the version's tag is free or already ours. A listing or reading failure throws; it is never "free". */
-export async function isTagFree(
+/**
+ * Whose the version's tag is. `Free`: nobody's, or it names this very version. `Taken`: somebody else's image, which is never
+ * overwritten. `Newer`: another version of this World, which `World.status` has forgotten. A failure to read throws.
+ */
+export async function ownerOfTag(
   client: RegistryClient,
   repository: string,
-  tag: { readonly version: number; readonly digest: Digest },
+  tag: { readonly version: number; readonly digest: Digest; readonly worldUid: string },
   signal: AbortSignal,
-): Promise<boolean> {
-  const holder = await digestOfTag(client, repository, versionTag(tag.version), signal);
-  return holder === undefined || holder === tag.digest;
+): Promise<"Free" | "Taken" | "Newer"> {
+  try {
+    const { digest, manifest } = await client.getManifest(repository, versionTag(tag.version), signal);
+    if (digest === tag.digest) return "Free";
+    const owner = manifest.kind === "image" ? worldUidIn(manifest.value.annotations) : undefined;
+    return owner === tag.worldUid ? "Newer" : "Taken";
+  } catch (error) {
+    if (isRegistryError(error, "NotFound")) return "Free";
+    throw error;
+  }
 }
 
 /** A version as its tag names it. */
@@ -143,6 +153,8 @@ export async function proveHead(
 
 /** A World's versions, all of which must stay tagged: an untagged manifest can be lost to a registry's garbage collection. */
 export interface TaggedLineage {
+  /** The repository's tags, when this pass has listed them already. */
+  readonly tags?: readonly string[] | undefined;
   readonly versions: readonly VersionPointer[];
   readonly head: VersionPointer;
   /** As found by `proveHead` in this pass. */
@@ -169,7 +181,7 @@ export async function repairLineageTags(
   signal: AbortSignal,
 ): Promise<TagFindings> {
   const { head, proof } = lineage;
-  const listed = new Set(await client.listTags(repository, signal));
+  const listed = new Set(lineage.tags ?? (await client.listTags(repository, signal)));
   const taken: (VersionPointer & { holder: Digest })[] = [];
   const lost: VersionPointer[] = [];
   for (const version of lineage.versions) {

@@ -55,7 +55,7 @@ export type AnnotationReading =
   | { readonly kind: "foreign" }
   | { readonly kind: "unreadable"; readonly because: string };
 
-export const ANNOTATION = "dev.agentworlds.";
+const ANNOTATION = "dev.agentworlds.";
 const CREATED = "org.opencontainers.image.created";
 const BASE_NAME = "org.opencontainers.image.base.name";
 const BASE_DIGEST = "org.opencontainers.image.base.digest";
@@ -117,6 +117,10 @@ const details = z.object({
   "size-bytes": wholeNumber.optional().catch(undefined),
   platform: z.enum(["linux/amd64", "linux/arm64"]).optional().catch(undefined),
 });
+
+/** Whose version a manifest says to be, also where the rest cannot be read. */
+export const worldUidIn = (annotations: Readonly<Record<string, string>> | undefined): string | undefined =>
+  annotations?.[`${ANNOTATION}world-uid`];
 
 export function readAnnotations(annotations: Readonly<Record<string, string>> | undefined): AnnotationReading {
   const own = Object.fromEntries(

@@ -10,6 +10,7 @@ import { keepFinalizer } from "./ending.ts";
 import { becomeGenesis, recordRepository } from "./genesis.ts";
 import { endLostHold, forgetOrphans, isOrphan } from "./lost-hold.ts";
 import { recoverLineage } from "./recover.ts";
+import { lookBeyondHead } from "./registry-ahead.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
 import { deriveWorldConditions, explain } from "./status.ts";
 import { statusOf, WorldGone } from "./status-writer.ts";
@@ -23,6 +24,7 @@ const phases: readonly Phase<WorldScope>[] = [
   keepFinalizer, // held, pending or deletionPolicy Delete; ends a World that is being deleted
   forgetOrphans, // rescues that no Runtime keeps any more
   becomeGenesis, // the source image, copied and published as version 0
+  lookBeyondHead, // the registry has newer versions than the status: a restored etcd
   repairTags, // head can be read, each v<n> exists, latest follows head
   retain, // versions beyond the limit go
 ];
@@ -99,7 +101,7 @@ function announceChanges(
 }
 
 const isProblem = ({ problems }: WorldScope, type: string): boolean =>
-  type === "HolderLost" || problems.some((problem) => problem.type === type);
+  type === "HolderLost" || type === "HeadBehindRegistry" || problems.some((problem) => problem.type === type);
 
 /** What is not as it should be is looked at again; a settled World rests. */
 function lookAgain({ head, lostHold, problems, world }: WorldScope): ReconcileResult {

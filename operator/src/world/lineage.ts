@@ -24,7 +24,12 @@ export type ReservationVerdict =
   | { readonly kind: "committed"; readonly version: WorldVersion }
   | {
       readonly kind: "refused";
-      readonly reason: "AnotherPublicationPending" | "NotTheHolder" | "BaseBehindHead" | "TooManyVersions";
+      readonly reason:
+        | "AnotherPublicationPending"
+        | "NotTheHolder"
+        | "BaseBehindHead"
+        | "TooManyVersions"
+        | "HeadBehindRegistry";
       readonly message: string;
     };
 
@@ -32,6 +37,9 @@ export type ReservationVerdict =
 export function judgeReservation(status: WorldStatus, request: ReservationRequest): ReservationVerdict {
   const committed = status.versions?.find((version) => version.operation === request.operation);
   if (committed) return { kind: "committed", version: committed };
+  if (status.registryHead) {
+    return { kind: "refused", reason: "HeadBehindRegistry", message: explainRegistryHead(status, status.registryHead) };
+  }
   const pending = status.pending;
   if (pending && pending.operation === request.operation) return { kind: "reserved", pending };
   if (pending) {
@@ -118,7 +126,7 @@ export function judgeCommit(
 export type HoldVerdict =
   | { readonly kind: "hold"; readonly holder: WorldHolder }
   | { readonly kind: "held" }
-  | { readonly kind: "refused"; readonly reason: "WorldHeld"; readonly message: string };
+  | { readonly kind: "refused"; readonly reason: "WorldHeld" | "HeadBehindRegistry"; readonly message: string };
 
 /** Rule 2: one writer. A second Sandbox waits; a hold never ends by a time. */
 export function judgeHold(
@@ -127,6 +135,9 @@ export function judgeHold(
 ): HoldVerdict {
   const { holder } = status;
   if (holder?.uid === claim.uid) return { kind: "held" };
+  if (status.registryHead) {
+    return { kind: "refused", reason: "HeadBehindRegistry", message: explainRegistryHead(status, status.registryHead) };
+  }
   if (holder) {
     return {
       kind: "refused",
@@ -146,6 +157,15 @@ export function judgeHold(
     kind: "hold",
     holder: { sandbox: claim.sandbox, uid: claim.uid, causedBy: claim.causedBy, acquiredAt: claim.at },
   };
+}
+
+/** Why nothing boots and nothing is published: what the registry has is newer than head, and nobody said that it is right. */
+export function explainRegistryHead(
+  { head }: WorldStatus,
+  { version, digest }: NonNullable<WorldStatus["registryHead"]>,
+): string {
+  const ours = head ? `head is version ${head.version} (${head.digest})` : "the status names no head";
+  return `the registry has version ${version} (${digest ?? "which one cannot be told"}) of this World, and ${ours}`;
 }
 
 /** The version a Sandbox boots from: the one asked for, else head. */

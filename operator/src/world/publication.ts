@@ -13,7 +13,7 @@ import type { InstallationRegistry } from "../registry/installation.ts";
 import type { UploadedCapture } from "../snapshot/contract.ts";
 import { PublicationError } from "../snapshot/errors.ts";
 import { configOfVersion, digestOf } from "../snapshot/image-config.ts";
-import { isTagFree, manifestOfVersion, putVersion, readBackVersion, repairTags } from "../snapshot/publish.ts";
+import { manifestOfVersion, ownerOfTag, putVersion, readBackVersion, repairTags } from "../snapshot/publish.ts";
 import { creatorOf } from "./creator.ts";
 import { statusOf, type WorldRef, type WorldStatusWriter } from "./status-writer.ts";
 
@@ -139,12 +139,22 @@ async function reserveFreeNumber(
     if (verdict.kind === "committed") return verdict;
     if (verdict.kind === "refused") throw new Waiting(verdict.reason, { message: verdict.message, afterMs: 15_000 });
     const draft = await draftVersion(context, publication, verdict.pending);
-    const tag = { version: verdict.pending.version, digest: draft.version.digest };
-    if (await isTagFree(registry.client, repository, tag, signal)) return { kind: "drafted", draft };
+    const tag = { version: verdict.pending.version, digest: draft.version.digest, worldUid: world.uid };
+    const owner = await ownerOfTag(registry.client, repository, tag, signal);
+    if (owner === "Free") return { kind: "drafted", draft };
+    if (owner === "Newer") throw forgottenVersion(verdict.pending.version);
     await worldWriter.abandon(world, operation, signal);
   }
   throw new PublicationError("TagTaken", `${MOST_TAKEN_NUMBERS} version tags in a row are taken by other digests`);
 }
+
+/** A restored etcd: to publish beside the newer version would make an older state the head. */
+const forgottenVersion = (version: number): Waiting =>
+  new Waiting("HeadBehindRegistry", {
+    message: `the registry has a version ${version} of this World that its status does not know`,
+    remediation: "see the World's condition HeadBehindRegistry; the work is kept",
+    afterMs: 30_000,
+  });
 
 /** The version as bytes: its config from the version the session booted from, which derives from the genesis image's. */
 async function draftVersion(

@@ -4,7 +4,7 @@
  */
 import type { WorldStatus, WorldVersion } from "@agentworlds/crds";
 import type { Descriptor, Digest } from "../registry/contract.ts";
-import { type RecordedFacts, readAnnotations } from "../snapshot/version-annotations.ts";
+import { type RecordedFacts, readAnnotations, worldUidIn } from "../snapshot/version-annotations.ts";
 import { UNKNOWN_CREATOR } from "./creator.ts";
 
 /** What the registry has under a reference: a tag `v<n>`, or a digest that somebody in the cluster remembers. */
@@ -118,7 +118,11 @@ function judgeReference(found: FoundReference, isOurs: RecoveryInput["isOurs"]):
   const { digest, manifest } = found;
   const reading = readAnnotations(manifest.annotations);
   if (reading.kind === "foreign") return { kind: "foreign", because: "it is no version of a World" };
-  if (reading.kind === "unreadable") return { kind: "lost", because: reading.because };
+  if (reading.kind === "unreadable") {
+    const owner = worldUidIn(manifest.annotations);
+    const isForeign = owner !== undefined && !isOurs(owner);
+    return { kind: isForeign ? "foreign" : "lost", because: reading.because };
+  }
   const { world, version } = reading.facts;
   if (!isOurs(world.uid)) {
     const whose = `World ${world.namespace}/${world.name} (${world.uid})`;

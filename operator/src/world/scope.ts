@@ -73,6 +73,8 @@ export interface WorldScope {
   world: World;
   /** Set by `endLostHold`: the holder's Sandbox is gone, and why the hold stands all the same. */
   lostHold?: Finding;
+  /** Set by `lookBeyondHead`: the repository's tags as just listed; absent when they could not be. */
+  tags?: readonly string[];
   /** Set by `repairTags`: what was found of head's manifest. */
   head?: HeadFinding;
   /** Set by `repairTags` and `retain`: what a person should know and the next pass looks at again. */

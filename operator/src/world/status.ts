@@ -1,7 +1,8 @@
 /** The World's conditions, derived once per pass from what the pass found. */
-import type { Condition, World, WorldStatus } from "@agentworlds/crds";
+import { ADOPT_HEAD, type Condition, type World, type WorldStatus } from "@agentworlds/crds";
 import { type DerivedCondition, findCondition, mergeConditions } from "../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
+import { explainRegistryHead } from "./lineage.ts";
 import type { Finding, HeadFinding, WorldProblem } from "./scope.ts";
 import { statusOf } from "./status-writer.ts";
 
@@ -21,6 +22,7 @@ export function deriveWorldConditions(world: World, findings: WorldFindings): Co
   const failure = explain(findings.failure);
   const derived = [
     ...(status.head ? bootable(status, status.head, findings) : copying(world, failure)),
+    ...behindRegistry(world),
     ...progress(world, failure),
     ...(findings.lostHold ? [presentWhileTrue("HolderLost", findings.lostHold)] : []),
     ...(findings.problems ?? []).map((problem) => presentWhileTrue(problem.type, problem)),
@@ -45,12 +47,9 @@ const presentWhileTrue = (type: string, { reason, message }: Finding): Derived =
 /** A registry that cannot be asked takes nothing away; one that says that head is not there does. */
 function bootable(status: WorldStatus, head: NonNullable<WorldStatus["head"]>, findings: WorldFindings): Derived[] {
   const available = findings.head ?? lastKnown(status) ?? NOT_LOOKED_AT;
-  const isGone = available.status === "False" && available.reason === "HeadNotFound";
   const { genesis } = status;
   return [
-    isGone
-      ? { type: "Ready", status: "False", reason: available.reason, message: available.message }
-      : { type: "Ready", status: "True", reason: "Available", message: `version ${head.version} is head` },
+    ready(status, head, available),
     { type: "HeadAvailable", status: available.status, reason: available.reason, message: available.message },
     {
       type: "GenesisReady",
@@ -58,6 +57,34 @@ function bootable(status: WorldStatus, head: NonNullable<WorldStatus["head"]>, f
       reason: "GenesisCopied",
       message: genesis ? `${genesis.image} for ${genesis.platform}` : "adopted",
     },
+  ];
+}
+
+function ready(status: WorldStatus, head: NonNullable<WorldStatus["head"]>, available: HeadFinding): Derived {
+  if (status.registryHead) {
+    const message = explainRegistryHead(status, status.registryHead);
+    return { type: "Ready", status: "False", reason: "HeadBehindRegistry", message };
+  }
+  if (available.status === "False" && available.reason === "HeadNotFound") {
+    return { type: "Ready", status: "False", reason: available.reason, message: available.message };
+  }
+  return { type: "Ready", status: "True", reason: "Available", message: `version ${head.version} is head` };
+}
+
+/** Stands as long as the status says so, also while the registry cannot be asked. */
+function behindRegistry({ metadata, status }: World): Derived[] {
+  const newest = status?.registryHead;
+  if (!status || !newest) return [];
+  const annotate = `kubectl annotate --overwrite world ${metadata.name} -n ${metadata.namespace} ${ADOPT_HEAD}=${newest.digest}`;
+  const remedy =
+    newest.digest === undefined
+      ? "restore what is missing in the registry, or delete the manifests that do not belong there"
+      : `to go on with it: ${annotate}; to stay with head, delete the newer manifests from the registry`;
+  return [
+    presentWhileTrue("HeadBehindRegistry", {
+      reason: "HeadBehindRegistry",
+      message: `${explainRegistryHead(status, newest)}; nothing boots until this is decided; ${remedy}`,
+    }),
   ];
 }
 

@@ -66,6 +66,7 @@ async function repairAllTags(scope: WorldScope, found: { head: VersionPointer; p
       repository,
       {
         ...found,
+        tags: scope.tags,
         versions: statusOf(scope.world).versions ?? [],
         readHead: async () => statusOf(await writer.read(scope.ref, signal)).head?.digest,
       },

@@ -1,7 +1,7 @@
 /** Who created an object is kept, and nobody takes a Secret they may not read. All of it by policies in the API server. */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { CREATED_BY, sandboxSchema, worldSchema } from "@agentworlds/crds";
+import { ADOPT_HEAD, CREATED_BY, sandboxSchema, worldSchema } from "@agentworlds/crds";
 import { z } from "zod";
 import { controlPlane, eventually } from "../../kit/index.ts";
 import {
@@ -131,6 +131,24 @@ test("the creator is the authenticated user; what the request claims is overwrit
     metadata: { name: "null", annotations: null },
   });
   assert.deepEqual(creatorIn(nothing), { user: "alice" });
+});
+
+test("another version becomes head by the word of somebody with that right only; other writers of the World change the rest", async () => {
+  const patch = (api: Api, annotations: Record<string, string | null>) =>
+    api.patch(`${at("World", "beside")}?dryRun=All`, { metadata: { annotations } });
+  const wish = { [ADOPT_HEAD]: `sha256:${"a".repeat(64)}` };
+  const refused = await patch(bob, wish);
+  assert.equal(refused.status, 403);
+  assert.match(refused.message, /bob may not do: create on worlds\.sessions\.agentworlds\.dev\/adopt is needed/);
+  const born = { ...manifest("World", "born", world()), metadata: { name: "born", annotations: wish } };
+  assert.equal((await bob.send("POST", `${pathOf("World", { namespace })}?dryRun=All`, born)).status, 403);
+  assert.equal((await patch(bob, { other: "changed" })).status, 200);
+  await grant(
+    "adopters",
+    [{ apiGroups: ["sessions.agentworlds.dev"], resources: ["worlds/adopt"], verbs: ["create"] }],
+    ["alice"],
+  );
+  await eventually(async () => (await patch(alice, wish)).status === 200, { what: "the right is in force" });
 });
 
 test("other annotations stay when the stamp is set", async () => {

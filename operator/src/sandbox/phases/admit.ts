@@ -11,6 +11,7 @@ import { judgeHold, versionToBoot } from "../../world/lineage.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
+import { headBehind, requireAvailableHead, requireNewestHead } from "../boot-source.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent } from "../record.ts";
 import { answer } from "../requests.ts";
@@ -144,6 +145,7 @@ function versionOf(scope: SandboxScope, world: World): VersionPointer {
       remediation: "set spec.closePolicy: Discard, or leave spec.world.version out",
     });
   }
+  if (found.version === status.head?.version) requireAvailableHead(world);
   const layers = status.versions?.find((version) => version.version === found.version)?.layers ?? 0;
   if (layers >= MOST_LAYERS && scope.sandbox.spec.closePolicy !== "Discard") {
     throw new Terminal("TooManyLayers", {
@@ -239,6 +241,7 @@ async function versionHeld(scope: SandboxScope, plan: BootPlan): Promise<Version
   if (!world) return plan.from;
   const fresh = await scope.dependencies.worldWriter.read(refOf(world), scope.context.signal);
   scope.world = fresh;
+  await requireNewestHead(scope, fresh);
   return versionOf(scope, fresh);
 }
 
@@ -260,6 +263,7 @@ async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies
     verdict = await writer.hold(refOf(world), claim, scope.context.signal);
   }
   if (verdict.kind !== "refused") return;
+  if (verdict.reason === "HeadBehindRegistry") throw headBehind(verdict.message);
   throw new Waiting("WorldHeld", {
     message: `World ${world.metadata.name} is ${verdict.message}`,
     remediation: "it boots when the holder ends",

@@ -1,0 +1,94 @@
+/** The last look before a hold turns into a boot. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Condition } from "@agentworlds/crds";
+import { findCondition, isTrue } from "../reconciler/conditions.ts";
+import { at } from "../runtime/test-objects.test-kit.ts";
+import { publishedVersion, putHistory } from "../world/published-history.test-kit.ts";
+import { memoryParts } from "./memory-parts.test-kit.ts";
+
+type Parts = Awaited<ReturnType<typeof memoryParts>>;
+
+const admitted = (parts: Parts): Condition | undefined => findCondition(parts.sandbox()?.status.conditions, "Admitted");
+const isReady = (parts: Parts) => () => isTrue(parts.sandbox()?.status.conditions, "Ready");
+
+test("a registry that is ahead of head: no boot, the World says so, and nobody is left as its holder", async () => {
+  const parts = await memoryParts({});
+  const newer = publishedVersion(1, { parent: parts.genesis.digest });
+  putHistory(parts.registry, [newer]);
+  await parts.pass();
+  assert.equal(admitted(parts)?.reason, "HeadBehindRegistry");
+  assert.equal(parts.sandbox()?.status.compute, undefined);
+  assert.equal(parts.host.containers.size, 0);
+  assert.equal(parts.world().status.holder, undefined);
+  assert.deepEqual(parts.world().status.registryHead, { version: 1, digest: newer.digest });
+  const writes = parts.effects.seen.length;
+  await parts.pass();
+  assert.equal(parts.host.containers.size, 0);
+  assert.ok(parts.effects.seen.length - writes <= 1, "it waits without taking the World again and again");
+});
+
+test("once the newer version is adopted, the session boots from it", async () => {
+  const parts = await memoryParts({});
+  const newer = publishedVersion(1, { parent: parts.genesis.digest });
+  putHistory(parts.registry, [newer]);
+  await parts.pass();
+  parts.changeWorld((world) => {
+    const { registryHead: _, ...status } = world.status;
+    const head = { version: 1, digest: newer.digest, image: `lab@${newer.digest}` };
+    return {
+      ...world,
+      status: { ...status, head, versions: [...(status.versions ?? []), newer.entry], nextVersion: 2 },
+    };
+  });
+  await parts.until("Ready", isReady(parts));
+  assert.deepEqual(parts.sandbox()?.status.bootedFrom, { version: 1, digest: newer.digest });
+});
+
+test("a registry that does not answer whether head is the newest: no boot on a guess", async () => {
+  const parts = await memoryParts({});
+  parts.registry.failing.set("tags", "Unavailable");
+  await parts.pass();
+  assert.equal(admitted(parts)?.reason, "RegistryUnavailable");
+  assert.equal(parts.host.containers.size, 0);
+  assert.equal(parts.world().status.holder, undefined);
+  parts.registry.failing.clear();
+  await parts.until("Ready", isReady(parts));
+});
+
+test("work of a session that runs while etcd is restored is never published beside the newer versions", async () => {
+  const parts = await memoryParts({});
+  await parts.until("Ready", isReady(parts));
+  parts.work("precious");
+  const newer = publishedVersion(1, { parent: parts.genesis.digest });
+  putHistory(parts.registry, [newer]);
+  parts.ask("Snapshot", "one");
+  for (let passes = 0; passes < 5; passes++) parts.clock.jump(Math.min(await parts.pass(), 60_000));
+  assert.equal(parts.world().status.head?.version, 0);
+  assert.deepEqual(
+    parts.world().status.versions?.map(({ version }) => version),
+    [0],
+  );
+  assert.equal(parts.registry.tags.get("v1"), newer.digest);
+  assert.equal(parts.registry.tags.get("v2"), undefined);
+  assert.match(parts.failures.join("; "), /a version 1 of this World/);
+  assert.equal(parts.host.containers.size, 1, "the work is kept");
+});
+
+for (const reason of ["HeadNotFound", "HeadMismatch", "HeadDamaged"]) {
+  const lost = (parts: Parts) =>
+    parts.changeWorld((world) => ({
+      ...world,
+      status: {
+        ...world.status,
+        conditions: [{ type: "HeadAvailable", status: "False", reason, message: "gone", lastTransitionTime: at(0) }],
+      },
+    }));
+  test(`a head that is known to be broken (${reason}) is not booted, and the reason is told`, async () => {
+    const parts = await memoryParts({});
+    lost(parts);
+    await parts.pass();
+    assert.equal(admitted(parts)?.reason, reason);
+    assert.equal(parts.host.containers.size, 0);
+  });
+}
