@@ -18,6 +18,7 @@ import type { ImageSources } from "../registry/sources.ts";
 import { reconcileRuntimes } from "../runtime/controller.ts";
 import type { DriverPool } from "../runtime/driver-pool.ts";
 import { createRuntimeRescues } from "../runtime/rescues.ts";
+import { createComputeSearch } from "../runtime/search.ts";
 import { AdmissionDesk } from "../sandbox/admission.ts";
 import { reconcileSandboxes } from "../sandbox/controller.ts";
 import { createDockerCommit } from "../snapshot/docker-commit.ts";
@@ -152,6 +153,7 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
   const announce = announcer(leading.recorder);
   const { worlds, sandboxes, runtimes } = mirrors;
   const namespaces = kube.resource<NamespaceObject>(NAMESPACES);
+  const search = createComputeSearch({ installation, runtimes, drivers });
   const shared = { log, metrics, clock };
   return [
     createController({
@@ -167,7 +169,7 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
         namespaces,
         registry,
         sources,
-        computeOf: createComputeOf({ installation, runtimes, drivers }),
+        computeOf: createComputeOf(search),
         announce,
         log,
         limits: { deletionDeadlineMs: config.limits.deletionDeadlineSeconds * 1000 },
@@ -189,6 +191,7 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
         runtimeRescues,
         namespaces,
         driverFor: (runtime, host, signal) => drivers.driverFor(runtime, host, signal),
+        search,
         registry,
         sources,
         snapshots: createDockerCommit(registry),

@@ -124,6 +124,8 @@ export interface ListedCompute {
   readonly id: string;
   readonly owner: ComputeOwner;
   readonly state: Exclude<ObservedCompute["state"], "Absent">;
+  /** `repository@sha256:…` that it was made from, as the host names it; absent when the host does not know it any more. */
+  readonly image?: string;
 }
 
 /** Repository of the local names under which captures are committed; the tag is the operation's id. */

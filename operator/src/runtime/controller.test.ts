@@ -138,6 +138,19 @@ test("a deleted Runtime without compute goes at once", async () => {
   assert.deepEqual(now()?.metadata.finalizers, []);
 });
 
+test("a deleted Runtime stays while a session that may run there has lost its container from its status", async () => {
+  const elsewhere = sandboxOf({ spec: { runtime: { name: "another" } }, status: { boot: 1 } });
+  for (const [sandbox, stays] of [
+    [sandboxOf({ status: { boot: 1 } }), true],
+    [sandboxOf({ spec: { runtime: { name: "local" } }, status: { boot: 1 } }), true],
+    [elsewhere, false],
+  ] as const) {
+    const { pass, now } = setup({ metadata: deleted }, [sandbox]);
+    await pass();
+    assert.deepEqual(now()?.metadata.finalizers, stays ? [RUNTIME_FINALIZER] : []);
+  }
+});
+
 test("a deleted Runtime stays while compute exists there, and not for ever", async () => {
   const { clock, pass, now } = setup({ metadata: deleted }, [session]);
   await pass();

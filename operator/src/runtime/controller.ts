@@ -16,6 +16,7 @@ import {
 import { type AnnounceRuntime, announceChanges, announceOrphan } from "./announcements.ts";
 import type { DriverPool } from "./driver-pool.ts";
 import { RuntimeError } from "./errors.ts";
+import { mayHaveUnnamedCompute } from "./open-boot.ts";
 import type { RuntimeRescues } from "./rescues.ts";
 import { deriveRuntimeStatus, type HostProbe } from "./status.ts";
 import { sweepHost } from "./sweep.ts";
@@ -95,11 +96,18 @@ async function keepFinalizer(scope: RuntimeScope): Promise<PhaseResult> {
   }
   const inUse =
     (status?.rescues ?? []).length > 0 ||
-    scope.dependencies.sandboxes.list().some((sandbox) => sandbox.status?.compute?.runtime === metadata.name);
+    scope.dependencies.sandboxes.list().some((sandbox) => mayRunOn(sandbox, metadata.name));
   const boundAt = Date.parse(metadata.deletionTimestamp) + (spec.rescueSeconds ?? 86_400) * 1000;
   if (inUse && scope.context.clock.now() < boundAt) return CONTINUE;
   await setFinalizer(scope, false);
   return STOP;
+}
+
+/** A session whose status has lost its container may have it on any Runtime that it could have been admitted to. */
+function mayRunOn(sandbox: Sandbox, runtime: string): boolean {
+  const { compute } = sandbox.status ?? {};
+  if (compute) return compute.runtime === runtime;
+  return mayHaveUnnamedCompute(sandbox) && (sandbox.spec.runtime?.name ?? runtime) === runtime;
 }
 
 async function setFinalizer(scope: RuntimeScope, present: boolean): Promise<void> {

@@ -22,6 +22,8 @@ const session = (uid: string, boot: number | undefined): Sandbox =>
     metadata: { name: uid, uid },
     status: boot === undefined ? {} : { boot, compute: { runtime: "local", host: "a", id: `aw-${uid}-${boot}`, boot } },
   });
+/** A session that began a boot, and whose status names no container any more. */
+const forgetful = (uid: string, boot: number): Sandbox => sandboxOf({ metadata: { name: uid, uid }, status: { boot } });
 const rescueOf = (uid: string, since: number, host = "a"): RuntimeRescue => ({
   operation: `publish-${uid}`,
   namespace: "team",
@@ -45,7 +47,7 @@ const hibernating = (uid: string, operation: string): Sandbox => {
   return sandboxOf({ metadata, status: { ...status, operation: { id: operation, ...facts } } });
 };
 
-/** The six calls a sweep makes; what happened to containers and captures, in order. */
+/** The calls a sweep makes; what happened to containers and captures, in order. */
 function hostWith(
   containers: readonly ListedCompute[],
   states: Readonly<Record<string, ObservedCompute>> = {},
@@ -57,7 +59,7 @@ function hostWith(
   };
   const driver: RuntimeDriver = {
     probe: never,
-    identity: never,
+    identity: async () => "engine-a",
     pull: never,
     create: never,
     exec: never,
@@ -266,12 +268,44 @@ const needed: [name: string, given: Omit<Parameters<typeof sweep>[0], "container
     "the list of rescues is full, so that not all that is kept can be named",
     { rescues: Array.from({ length: 64 }, (_, index) => rescueOf(`full-${index}`, OLD, "b")) },
   ],
+  [
+    "its session has lost its operation and the container is gone",
+    { sandboxes: [session("u1", 1)], states: { "aw-u1-1": { state: "Absent" } } },
+  ],
+  ["the status of its session has lost container and operation", { sandboxes: [forgetful("u1", 1)] }],
 ];
 for (const [name, given] of needed)
   test(`a capture stays when ${name}`, async () => {
     const { calls } = await sweep({ containers: [], captures: [captureOf("u1")], now: OLD, ...given });
     assert.deepEqual(calls, []);
   });
+
+test("a container whose Sandbox has lost it from its status is left to that Sandbox, which looks for it", async () => {
+  const finalizers = ["agentworlds.dev/sandbox"];
+  const wiped = sandboxOf({ metadata: { name: "u2", uid: "u2", finalizers } });
+  const containers = [container("u1", 1), container("u2", 1)];
+  const { calls, orphans } = await sweep({ containers, sandboxes: [forgetful("u1", 1), wiped] });
+  assert.deepEqual([calls, orphans], [[], []]);
+});
+
+test("a container of a boot that has ended in order is an orphan, whatever comes after", async () => {
+  const lastEnding = { boot: 1, reason: "ContainerGone", outcome: "Lost", message: "", at: at(0) } as const;
+  const ended = sandboxOf({ metadata: { name: "u1", uid: "u1" }, status: { boot: 1, lastEnding } });
+  const { orphans } = await sweep({ containers: [container("u1", 1)], sandboxes: [ended] });
+  assert.deepEqual(orphans, [container("u1", 1)]);
+});
+
+test("a container of the name that a Sandbox has on another engine is an orphan", async () => {
+  const { metadata, status } = session("u1", 1);
+  const on = (engine: string) => {
+    const compute = { runtime: "local", host: "b", id: "aw-u1-1", boot: 1, engine };
+    return sandboxOf({ metadata, status: { ...status, compute } });
+  };
+  const other = await sweep({ containers: [container("u1", 1)], sandboxes: [on("engine-b")] });
+  assert.deepEqual(other.orphans, [container("u1", 1)]);
+  const same = await sweep({ containers: [container("u1", 1)], sandboxes: [on("engine-a")] });
+  assert.deepEqual(same.orphans, [], "one engine under two addresses");
+});
 
 const unneeded: [name: string, sandboxes: Sandbox[]][] = [
   ["its session does not exist", []],

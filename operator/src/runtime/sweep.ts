@@ -9,6 +9,7 @@ import { isNotFound } from "../kube/errors.ts";
 import type { Log } from "../reconciler/log.ts";
 import type { ComputeOwner, ListedCapture, ListedCompute, RuntimeDriver } from "./contract.ts";
 import { isRuntimeError } from "./errors.ts";
+import { lastEndedBoot, mayHaveUnnamedCompute } from "./open-boot.ts";
 import { isFull, type RuntimeRescues } from "./rescues.ts";
 
 export interface SweepContext {
@@ -96,10 +97,16 @@ async function removeCapture({ driver, host, log, signal }: SweepContext, localN
 
 /**
  * A fresh read decides, not the cache: intent is recorded before a container is made, so a container that was listed and is
- * not in its Sandbox's status now belongs to nobody.
+ * not in its Sandbox's status now belongs to nobody. Unless that status has lost it: then its Sandbox looks for it.
  */
 async function isAccountedFor(sweep: SweepContext, { owner, id }: ListedCompute): Promise<boolean> {
-  return (await sandboxOf(sweep, owner))?.status?.compute?.id === id;
+  const sandbox = await sandboxOf(sweep, owner);
+  if (!sandbox) return false;
+  const { compute } = sandbox.status;
+  if (!compute) return mayHaveUnnamedCompute(sandbox) && owner.boot > lastEndedBoot(sandbox);
+  if (compute.id !== id) return false;
+  // The same name on another engine is another container.
+  return compute.engine === undefined || compute.engine === (await sweep.driver.identity(sweep.signal));
 }
 
 /** The Sandbox as it is stored now; undefined when it is gone or another one has its name. */
@@ -140,6 +147,15 @@ async function quarantine(sweep: SweepContext, { owner, id }: ListedCompute): Pr
   return true;
 }
 
+/** Where status has lost its operation and the container is gone, a capture of the boot may be all that is left of the work. */
+async function mayNeed({ driver, signal }: SweepContext, sandbox: Sandbox, capture: ListedCapture): Promise<boolean> {
+  const { operation, owner } = capture;
+  const { operation: current, compute } = sandbox.status;
+  if (current) return current.id === operation;
+  if (compute) return compute.boot === owner.boot && (await driver.inspect(compute.id, signal)).state === "Absent";
+  return mayHaveUnnamedCompute(sandbox) && owner.boot > lastEndedBoot(sandbox);
+}
+
 /**
  * In this order: a rescue is written down before its Sandbox forgets the operation, so whoever does not see the operation any
  * more sees the rescue. A full list cannot name everything that is kept.
@@ -147,7 +163,7 @@ async function quarantine(sweep: SweepContext, { owner, id }: ListedCompute): Pr
 async function isNeeded(sweep: SweepContext, capture: ListedCapture): Promise<boolean> {
   if (sweep.now - capture.createdAt < CAPTURE_MIN_AGE_MS) return true;
   const sandbox = await sandboxOf(sweep, capture.owner);
-  if (sandbox?.status?.operation?.id === capture.operation) return true;
+  if (sandbox && (await mayNeed(sweep, sandbox, capture))) return true;
   const rescues = await sweep.rescues.kept(sweep.runtime.metadata.name, sweep.signal);
   if (isFull(rescues)) return true;
   const onWorlds = sweep.worlds.list().flatMap((world) => world.status?.rescues ?? []);

@@ -10,6 +10,7 @@ import { explain } from "../world/status.ts";
 import { drainOf } from "./drain.ts";
 import { watchHost } from "./host-loss.ts";
 import { admit } from "./phases/admit.ts";
+import { findCompute } from "./phases/find-compute.ts";
 import { hibernate } from "./phases/hibernate.ts";
 import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
@@ -22,6 +23,7 @@ import { deriveSandboxStatus } from "./status.ts";
 /** The life of a Sandbox, in order. Each phase either finds nothing to do, acts once, or says when to come back. */
 const phases: readonly Phase<SandboxScope>[] = [
   resolveWorld, // which World; is it still the one this session booted from
+  findCompute, // status names no container and there may be one: the hosts are asked
   observe, // what the host says of the container
   adoptCapture, // the container is gone, but its capture may be there
   watchHost, // since when its host is silent; one that is gone for good

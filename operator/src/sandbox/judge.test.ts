@@ -144,6 +144,11 @@ const cases: Record<string, Record<string, Case>> = {
       given: { status: { ...booting, requests: [request("Close")] } },
       want: end("CloseRequested", { verb: "Close", discard: true }),
     },
+    "a container that was found after the close ends in a version": {
+      given: { status: { ...running, closed: { at: at(1) } } },
+      seen: { observed: RUNNING },
+      want: end("CloseRequested", { verb: "Close" }),
+    },
     "a deletion before Ready has nothing to save": {
       given: { metadata: deleted, status: booting },
       want: end("SandboxDeleted", { verb: "Close", discard: true }),

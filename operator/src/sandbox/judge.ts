@@ -63,13 +63,12 @@ export const openRequests = (sandbox: Sandbox, verb: SandboxRequest["verb"]): Sa
 
 export function judgeSession(input: JudgeInput): SessionGoal {
   const { sandbox } = input;
-  if (sandbox.status?.closed) return { kind: "finished" };
   if (!sandbox.status?.compute) return judgeWithoutCompute(sandbox);
   return judgeWithCompute(input);
 }
 
 function judgeWithoutCompute(sandbox: Sandbox): SessionGoal {
-  if (sandbox.metadata.deletionTimestamp) return { kind: "finished" };
+  if (sandbox.status?.closed || sandbox.metadata.deletionTimestamp) return { kind: "finished" };
   const close = openRequests(sandbox, "Close")[0];
   if (close) return { kind: "closeAsleep", request: close };
   if (sandbox.spec.mode === "Hibernated") return { kind: "asleep" };
@@ -108,6 +107,8 @@ function judgeWithCompute({ sandbox, observed, worldEnding, drain, savesNothing,
   });
   const discardsOnClose = sandbox.spec.closePolicy === "Discard";
   if (sandbox.metadata.deletionTimestamp) return end("Close", "SandboxDeleted", discardsOnClose);
+  // A container that was found after the session had been closed: its work becomes a version, and it goes.
+  if (status.closed) return end("Close", "CloseRequested");
   const close = openRequests(sandbox, "Close")[0];
   if (close) return end("Close", "CloseRequested", discards(sandbox, close));
   if (worldEnding) return end("Hibernate", "WorldDeleted");

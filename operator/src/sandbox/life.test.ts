@@ -98,6 +98,12 @@ function hasUnpublishedWork(parts: Parts, id: string): boolean {
   return (parts.host.containers.get(id)?.work ?? []).some((entry) => !saved.has(entry));
 }
 
+/** Where no host could be asked what is left, the hold is not let go: the World's own controller ends it, on proof. */
+function assertNotHeldForNothing(parts: Parts): void {
+  const isUnknown = parts.events.some(({ reason, action }) => reason === "HostsNotAsked" && action === "Delete");
+  if (!isUnknown) assert.equal(parts.world().status.holder, undefined);
+}
+
 const troubles: Record<string, (parts: Parts) => Promise<void>> = {
   "the Sandbox is deleted": async (parts) => {
     parts.delete();
@@ -120,8 +126,8 @@ const troubles: Record<string, (parts: Parts) => Promise<void>> = {
     parts.silenceHost();
     parts.delete();
     await parts.until("gone", () => parts.sandbox() === undefined);
-    const { rescues = [], holder, pending } = parts.world().status;
-    assert.equal(holder, undefined);
+    const { rescues = [], pending } = parts.world().status;
+    assertNotHeldForNothing(parts);
     assert.equal(pending, undefined);
     const recorded = parts.runtimes.peek({ name: "local" })?.status.rescues ?? [];
     for (const id of parts.host.containers.keys()) {
@@ -151,8 +157,8 @@ const troubles: Record<string, (parts: Parts) => Promise<void>> = {
     parts.dropRuntime();
     parts.delete();
     await parts.until("gone", () => parts.sandbox() === undefined);
-    const { rescues = [], holder } = parts.world().status;
-    assert.equal(holder, undefined);
+    const { rescues = [] } = parts.world().status;
+    assertNotHeldForNothing(parts);
     for (const id of parts.host.containers.keys()) {
       assert.ok(
         rescues.some(({ computeId }) => computeId === id) || !hasUnpublishedWork(parts, id),

@@ -16,6 +16,7 @@ interface Container {
   /** How it ended, as the engine tells it. Default: exit 137, killed. */
   ended?: { exitCode: number; outOfMemory: boolean };
   readonly work: string[];
+  readonly image: string;
 }
 
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -31,9 +32,11 @@ export class MemoryHost {
   readonly registry: MemoryRegistry;
   /** The engine answers every freeze with an error. */
   refusesFreeze = false;
+  /** Containers run, and their helper does not answer. */
+  isDumb = false;
   readonly driver: RuntimeDriver;
 
-  constructor(effects: Effects, registry: MemoryRegistry) {
+  constructor(effects: Effects, registry: MemoryRegistry, engine = "engine-1") {
     this.registry = registry;
     const never = (): never => {
       throw new TypeError("the Sandbox controller makes no such call");
@@ -48,11 +51,21 @@ export class MemoryHost {
     };
     this.driver = {
       probe: never,
-      identity: async () => "engine-1",
-      exec: never,
+      identity: async () => engine,
+      exec: (id) =>
+        effects.read(async () => {
+          if (running(id).state !== "Running" || this.isDumb) {
+            throw new RuntimeError("ComputeNotRunning", `container ${id} does not answer`);
+          }
+          const nothing = new Uint8Array();
+          return { exitCode: 0, signal: 0, timedOut: false, stdout: nothing, stderr: nothing, durationMs: 1 };
+        }),
       readFile: never,
       writeFile: never,
-      list: never,
+      list: () =>
+        effects.read(async () =>
+          [...this.containers].map(([id, { owner, state, image }]) => ({ id, owner, state, image })),
+        ),
       listCaptures: () =>
         effects.read(async () =>
           [...this.commits.keys()].map((localName) => ({
@@ -71,7 +84,7 @@ export class MemoryHost {
           const id = computeName(spec.owner);
           const known = this.containers.get(id);
           const work = known ? known.work : this.worked(spec.image.split("@")[1] ?? "");
-          this.containers.set(id, { owner: spec.owner, state: "Running", work });
+          this.containers.set(id, { owner: spec.owner, state: "Running", work, image: spec.image });
           return id;
         }),
       freeze: (id) =>

@@ -12,10 +12,11 @@ import { installationRegistry, worldRepository } from "../registry/installation.
 import { RuntimeError } from "../runtime/errors.ts";
 import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
 import { createRuntimeRescues } from "../runtime/rescues.ts";
+import { createComputeSearch } from "../runtime/search.ts";
 import { at, runtimeOf, sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
 import { createDockerCommit } from "../snapshot/docker-commit.ts";
 import { MemoryRegistry } from "../snapshot/memory-registry.test-kit.ts";
-import type { NamespaceObject } from "../world/scope.ts";
+import type { AnnouncedEvent, NamespaceObject } from "../world/scope.ts";
 import { createWorldStatusWriter } from "../world/status-writer.ts";
 import { AdmissionDesk } from "./admission.ts";
 import { reconcileSandboxes } from "./controller.ts";
@@ -79,6 +80,16 @@ export async function memoryParts(options: {
   const cachedSandbox = (): Sandbox | undefined => staleSandbox ?? sandboxes.peek(REF);
   const cachedWorld = (): World | undefined => (stale ? stale.world : worlds.peek(WORLD));
 
+  const allRuntimes = () => [runtimes.peek({ name: "local" })].filter((one) => one !== undefined);
+  const hosts = new Map([["a", host]]);
+  const driverFor: SandboxDependencies["driverFor"] = async (runtime, name) => {
+    const found = hosts.get(name);
+    if (isHostSilent || !found || !runtimes.peek({ name: runtime })) {
+      throw new RuntimeError("HostUnreachable", `${runtime}/${name} does not answer`);
+    }
+    return found.driver;
+  };
+
   const dependencies = (): SandboxDependencies => ({
     installation: "install",
     sandboxes: { get: cachedSandbox, list: () => [cachedSandbox()].filter((one) => one !== undefined) },
@@ -87,15 +98,12 @@ export async function memoryParts(options: {
     worldWriter: createWorldStatusWriter(tracedResource("World", worlds, effects)),
     runtimes: {
       get: (name) => runtimes.peek({ name }),
-      list: () => [runtimes.peek({ name: "local" })].filter((one) => one !== undefined),
+      list: allRuntimes,
     },
     runtimeRescues: createRuntimeRescues(tracedResource("Runtime", runtimes, effects)),
     namespaces,
-    driverFor: async (runtime, name) => {
-      if (isHostSilent || !runtimes.peek({ name: runtime }))
-        throw new RuntimeError("HostUnreachable", `${runtime}/${name} does not answer`);
-      return host.driver;
-    },
+    driverFor,
+    search: createComputeSearch({ installation: "install", runtimes: { list: allRuntimes }, drivers: { driverFor } }),
     registry: installationRegistry({ client, prefix: "worlds" }),
     sources: {
       copyInto: () => Promise.reject(new TypeError("the Sandbox controller copies nothing")),
@@ -104,13 +112,14 @@ export async function memoryParts(options: {
     },
     snapshots: createDockerCommit(installationRegistry({ client, prefix: "worlds" })),
     admission: new AdmissionDesk(),
-    announce: () => undefined,
+    announce: (_about, event) => void events.push(event),
     log: silentLog,
     limits: { deletionDeadlineMs: 600_000 },
   });
   let isHostSilent = false;
   let reconcile = reconcileSandboxes(dependencies());
   const failures: string[] = [];
+  const events: AnnouncedEvent[] = [];
 
   /** One pass, as the loop makes it; returns the milliseconds after which the next is due. */
   async function pass(): Promise<number> {
@@ -150,6 +159,7 @@ export async function memoryParts(options: {
     runtimes,
     sandboxes,
     failures,
+    events,
     genesis,
     pass,
     sandbox: () => sandboxes.peek(REF),
@@ -175,6 +185,15 @@ export async function memoryParts(options: {
       const found = runtimes.peek({ name: "local" });
       if (!found) throw new TypeError("the Runtime is gone");
       runtimes.put(edit(found));
+    },
+    /** The Runtime has one more host. One without a machine behind it does not answer. */
+    addHost(name: string, machine?: MemoryHost) {
+      const runtime = runtimes.peek({ name: "local" });
+      if (!runtime?.spec.docker) throw new TypeError("the Runtime is gone");
+      const added = { name, endpoint: "tcp://another:2376" };
+      const docker = { ...runtime.spec.docker, hosts: [...runtime.spec.docker.hosts, added] };
+      runtimes.put({ ...runtime, spec: { ...runtime.spec, docker } });
+      if (machine) hosts.set(name, machine);
     },
     dropRuntime: () => runtimes.drop({ name: "local" }),
     changeWorld: (edit: (world: World) => World) => void worlds.put(edit(worlds.peek(WORLD) ?? worldOf())),

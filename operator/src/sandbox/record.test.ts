@@ -6,6 +6,7 @@ import { isConflict } from "../kube/errors.ts";
 import { SANDBOXES } from "../kube/resource-types.ts";
 import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
+import { SANDBOX_FINALIZER } from "../runtime/open-boot.ts";
 import { at, sandboxOf, T0 } from "../runtime/test-objects.test-kit.ts";
 import {
   isoNow,
@@ -16,7 +17,6 @@ import {
   recordProgress,
   SandboxGone,
 } from "./record.ts";
-import { SANDBOX_FINALIZER } from "./scope.ts";
 
 const ref = { namespace: "team", name: "one" };
 

@@ -6,7 +6,8 @@ import type { Sandbox, SandboxStatus } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
 import { retryOnConflict } from "../kube/retry-on-conflict.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
-import { SANDBOX_FINALIZER, type SandboxScope } from "./scope.ts";
+import { SANDBOX_FINALIZER } from "../runtime/open-boot.ts";
+import type { SandboxScope } from "./scope.ts";
 
 /**
  * Fields of the status to be as given, and `null` to be gone. A field that is an object is replaced as a whole: a plain merge

@@ -6,6 +6,7 @@ import type { InstallationRegistry } from "../registry/installation.ts";
 import type { ImageSources } from "../registry/sources.ts";
 import type { ObservedCompute, RuntimeDriver } from "../runtime/contract.ts";
 import type { RuntimeRescues } from "../runtime/rescues.ts";
+import type { ComputeSearch } from "../runtime/search.ts";
 import type { SnapshotMechanism } from "../snapshot/contract.ts";
 import type { Announce, NamespaceObject, ObjectReader } from "../world/scope.ts";
 import type { WorldStatusWriter } from "../world/status-writer.ts";
@@ -24,6 +25,8 @@ export interface SandboxDependencies {
   readonly namespaces: ResourceClient<NamespaceObject>;
   /** The driver of one host of one Runtime. Throws `HostUnreachable`, or `Waiting` when the Runtime is gone. */
   readonly driverFor: (runtime: string, host: string, signal: AbortSignal) => Promise<RuntimeDriver>;
+  /** Asks the hosts what is left of a Sandbox, for when its status does not say. */
+  readonly search: ComputeSearch;
   readonly registry: InstallationRegistry;
   readonly sources: ImageSources;
   readonly snapshots: SnapshotMechanism;
@@ -64,6 +67,3 @@ export interface SandboxScope {
   /** Set by `admit` before it asks for the World: from then on this Sandbox may be its holder. */
   tookHold?: boolean;
 }
-
-/** Adds and removes the right to compute: present only while compute may exist (DESIGN §4.3). */
-export const SANDBOX_FINALIZER = "agentworlds.dev/sandbox";

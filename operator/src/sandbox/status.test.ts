@@ -7,6 +7,7 @@ import { mergePatchBetween } from "../reconciler/patch.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { at, digest, sandboxOf, T0 } from "../runtime/test-objects.test-kit.ts";
 import { deriveSandboxStatus } from "./status.ts";
+import { ComputeUnknown } from "./unnamed-compute.ts";
 
 const compute = { runtime: "local", host: "a", id: "aw-sandbox-uid-1", boot: 1 };
 const booting: Partial<SandboxStatus> = { boot: 1, observedMode: "Running", compute };
@@ -64,6 +65,20 @@ const cases: [name: string, given: Given, failure: unknown, phase: string, want:
     undefined,
     "Hibernated",
     ["Hibernated=True ModeHibernated"],
+  ],
+  [
+    "status names no container, and the hosts cannot be asked whether there is one",
+    { status: { ...ended("Published"), closed: { at: at(950) } } },
+    new ComputeUnknown("HostsNotAsked", { message: "local/b: no answer", afterMs: 1 }),
+    "Waiting",
+    ["Ready=Unknown HostsNotAsked", "ComputeUnknown=True HostsNotAsked", "Reconciling=True HostsNotAsked"],
+  ],
+  [
+    "a boot that is not accounted for is not called asleep, whatever keeps it from being looked for",
+    { status: { boot: 1 } },
+    new Error("etcd is slow"),
+    "Waiting",
+    ["Ready=Unknown Retrying", "ComputeUnknown=True Retrying", "Reconciling=True Retrying"],
   ],
   [
     "boots",

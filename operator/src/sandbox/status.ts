@@ -2,7 +2,9 @@
 import type { Condition, Sandbox, SandboxPhase, SandboxStatus } from "@agentworlds/crds";
 import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
 import type { Drain } from "../runtime/drain.ts";
+import { isBootUnaccounted } from "../runtime/open-boot.ts";
 import { type ExplainedFailure, explain } from "../world/status.ts";
+import { ComputeUnknown } from "./unnamed-compute.ts";
 
 export interface SandboxFindings {
   /** What the pass threw, if it threw. */
@@ -13,15 +15,20 @@ export interface SandboxFindings {
   readonly now: number;
 }
 
+interface Failed {
+  readonly failure: unknown;
+  readonly explained: ExplainedFailure | undefined;
+}
+
 /** The session's state as the conditions tell it. */
-type SessionState = "closed" | "ending" | "running" | "booting" | "wanted" | "asleep";
+type SessionState = "closed" | "ending" | "running" | "booting" | "wanted" | "asleep" | "unknown";
 
 export function deriveSandboxStatus(
   sandbox: Sandbox,
   findings: SandboxFindings,
 ): Pick<SandboxStatus, "conditions" | "phase" | "observedGeneration" | "observedMode"> {
   const failure = explain(findings.failure);
-  const state = stateOf(sandbox, failure);
+  const state = stateOf(sandbox, { failure: findings.failure, explained: failure });
   const observedGeneration = sandbox.metadata.generation ?? 0;
   const derived = [
     ...readiness(state, sandbox, failure),
@@ -42,8 +49,11 @@ export function deriveSandboxStatus(
   };
 }
 
-function stateOf({ spec, status }: Sandbox, failure: ExplainedFailure | undefined): SessionState {
-  if (status?.closed) return "closed";
+function stateOf(sandbox: Sandbox, { failure, explained }: Failed): SessionState {
+  const { spec, status } = sandbox;
+  // What is not proven is not reported: neither that it sleeps, nor that it is over, nor that it will boot.
+  if (failure instanceof ComputeUnknown || (explained && isBootUnaccounted(sandbox))) return "unknown";
+  if (status?.closed && !status.compute) return "closed";
   if (status?.compute) {
     if (status.operation && status.operation.verb !== "Snapshot") return "ending";
     return status.compute.provisionedAt === undefined ? "booting" : "running";
@@ -52,7 +62,7 @@ function stateOf({ spec, status }: Sandbox, failure: ExplainedFailure | undefine
   const wakes = status?.requests?.some((request) => request.verb === "Touch" && request.result === undefined);
   const modeTurned = status?.observedMode === "Hibernated" && spec.mode === "Running";
   const wanted = spec.mode === "Running" && (neverBooted || wakes || modeTurned);
-  return wanted || (failure && spec.mode === "Running" && neverBooted) ? "wanted" : "asleep";
+  return wanted || (explained && spec.mode === "Running" && neverBooted) ? "wanted" : "asleep";
 }
 
 function readiness(state: SessionState, { status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
@@ -79,6 +89,10 @@ function readiness(state: SessionState, { status }: Sandbox, failure: ExplainedF
       ];
     case "ending":
       return [{ type: "Ready", status: "False", ...said("Hibernating", `ends: ${status?.operation?.reason}`) }];
+    case "unknown":
+      return [
+        { type: "Ready", status: "Unknown", ...(because(failure) ?? said("HostsNotAsked", "the hosts are asked")) },
+      ];
     case "wanted":
       return [
         { type: "Ready", status: "False", ...(because(failure) ?? said("Waking", "waits for its World and a slot")) },
@@ -96,7 +110,7 @@ function admission(state: SessionState, failure: ExplainedFailure | undefined): 
       { type: "Admitted", status: "False", ...(because(failure) ?? said("Waking", "waits for its World and a slot")) },
     ];
   }
-  if (state === "asleep" || state === "closed") return [];
+  if (state === "asleep" || state === "closed" || state === "unknown") return [];
   return [
     { type: "Admitted", status: "True", ...said("Admitted", "a slot is taken, and the World is held if there is one") },
   ];
@@ -146,6 +160,12 @@ function trouble({ status }: Sandbox, failure: ExplainedFailure | undefined): Om
 /** Present only while the session is on its way somewhere. */
 function progress(state: SessionState, failure: ExplainedFailure | undefined): Omitted[] {
   if (failure?.stalled) return [];
+  if (state === "unknown" && failure) {
+    return [
+      { type: "ComputeUnknown", status: "True", ...said(failure.reason, failure.message) },
+      { type: "Reconciling", status: "True", ...said(failure.reason, failure.message) },
+    ];
+  }
   if (state === "booting")
     return [{ type: "Reconciling", status: "True", ...(because(failure) ?? said("Provisioning", "boots")) }];
   if (state === "ending") return [{ type: "Reconciling", status: "True", ...said("Hibernating", "becomes a version") }];
@@ -171,6 +191,8 @@ function phaseOf(state: SessionState, { status }: Sandbox, failure: ExplainedFai
       return "Running";
     case "booting":
       return "Provisioning";
+    case "unknown":
+      return "Waiting";
     case "wanted":
       return failure ? "Waiting" : "Pending";
     case "asleep":

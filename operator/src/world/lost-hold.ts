@@ -5,7 +5,7 @@
 import type { RuntimeRescue, WorldRescue, WorldStatus } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
-import type { WorldScope } from "./scope.ts";
+import type { WorldDependencies, WorldScope } from "./scope.ts";
 import { statusOf } from "./status-writer.ts";
 
 interface Session {
@@ -50,7 +50,7 @@ async function existsNow({ dependencies, ref, context }: WorldScope, { name, uid
 async function judgeCompute(scope: WorldScope, session: Session): Promise<void> {
   const compute = await scope.dependencies.computeOf(session.uid, scope.context.signal);
   if (compute === "none") return endHold(scope, session, "no host has a container of it");
-  const rescues = rescuesOf(scope, session);
+  const rescues = rescuesOf(scope.dependencies.runtimes, session);
   if (rescues.length > 0) {
     for (const rescue of rescues) {
       await scope.dependencies.writer.recordRescue(scope.ref, rescue, scope.context.signal);
@@ -86,15 +86,21 @@ async function endHold(scope: WorldScope, session: Session, because: string): Pr
 }
 
 /** What the Runtimes keep of a session, as the World records it. */
-const rescuesOf = (scope: WorldScope, { uid }: Session): WorldRescue[] =>
-  rescuesWhere(scope, (rescue) => rescue.sandbox.uid === uid);
+export const rescuesOf = (runtimes: WorldDependencies["runtimes"], { uid }: Pick<Session, "uid">): WorldRescue[] =>
+  rescuesWhere(runtimes, (rescue) => rescue.sandbox.uid === uid);
 
 /** Everything the Runtimes keep for a World of this namespace and name. */
 export const rescuesKept = (scope: WorldScope): WorldRescue[] =>
-  rescuesWhere(scope, ({ namespace, world }) => namespace === scope.ref.namespace && world === scope.ref.name);
+  rescuesWhere(
+    scope.dependencies.runtimes,
+    ({ namespace, world }) => namespace === scope.ref.namespace && world === scope.ref.name,
+  );
 
-const rescuesWhere = ({ dependencies }: WorldScope, isWanted: (rescue: RuntimeRescue) => boolean): WorldRescue[] =>
-  dependencies.runtimes
+const rescuesWhere = (
+  runtimes: WorldDependencies["runtimes"],
+  isWanted: (rescue: RuntimeRescue) => boolean,
+): WorldRescue[] =>
+  runtimes
     .list()
     .flatMap(({ metadata, status }) =>
       (status?.rescues ?? [])

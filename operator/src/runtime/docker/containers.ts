@@ -30,6 +30,7 @@ const listed = z.array(
     Id: z.string(),
     Names: z.array(z.string()).nullish(),
     State: z.string(),
+    Image: z.string(),
     ImageID: z.string(),
     Labels: nullableLabels,
   }),
@@ -109,7 +110,9 @@ export class Containers {
       const owner = ownerOf(container.Labels);
       const name = container.Names?.[0]?.replace(/^\//, "");
       if (owner === undefined || name === undefined) return [];
-      return [{ id: name, owner, state: stateOf(container.State) }];
+      // An engine that has lost the name says the image's id.
+      const image = container.Image.includes("@") ? { image: container.Image } : {};
+      return [{ id: name, owner, state: stateOf(container.State), ...image }];
     });
   }
 

@@ -179,7 +179,7 @@ export class FakeDriver implements RuntimeDriver {
     return this.#effect({ operation: "list", signal }, () =>
       [...this.#host.containers]
         .filter(([, container]) => container.owner.installation === installation)
-        .map(([id, { owner, observed }]) => ({ id, owner, state: observed.state })),
+        .map(([id, { owner, observed, image }]) => ({ id, owner, state: observed.state, image })),
     );
   }
 

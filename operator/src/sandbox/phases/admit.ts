@@ -214,6 +214,8 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
       }),
       ...(scope.world ? { world: { uid: scope.world.metadata.uid } } : {}),
       lastEnding: null,
+      // Of a boot that is over: it would end this one.
+      operation: null,
     });
   } catch (error) {
     // Where the answer was lost the boot may be recorded all the same: the slot stays taken until the cache shows.

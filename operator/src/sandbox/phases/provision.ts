@@ -27,8 +27,8 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
   return CONTINUE;
 }
 
-/** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
-async function startClock(scope: SandboxScope, engine: string): Promise<void> {
+/** The clock of a boot that is Ready now. */
+export function startedClock(scope: SandboxScope) {
   const now = scope.context.clock.now();
   const wished = scope.sandbox.status?.compute?.ttlSeconds;
   const durations = sessionDurations(
@@ -36,13 +36,17 @@ async function startClock(scope: SandboxScope, engine: string): Promise<void> {
     scope.world?.spec.session,
   );
   const { expiresAt, lifetimeEndsAt } = startDeadline(durations, now);
+  return { expiresAt: iso(expiresAt), lifetimeEndsAt: iso(lifetimeEndsAt), lastActivityAt: iso(now) };
+}
+
+/** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
+async function startClock(scope: SandboxScope, engine: string): Promise<void> {
+  const clock = startedClock(scope);
   await recordProgress(scope, ({ status }) =>
     status?.compute
       ? {
-          compute: { ...status.compute, provisionedAt: iso(now), engine },
-          expiresAt: iso(expiresAt),
-          lifetimeEndsAt: iso(lifetimeEndsAt),
-          lastActivityAt: iso(now),
+          compute: { ...status.compute, provisionedAt: clock.lastActivityAt, engine },
+          ...clock,
         }
       : undefined,
   );
@@ -53,7 +57,7 @@ async function startClock(scope: SandboxScope, engine: string): Promise<void> {
       type: "Normal",
       reason: "Running",
       action: "Boot",
-      message: `boot ${boot} from ${bootedFrom?.version === undefined ? bootedFrom?.digest : `v${bootedFrom.version}`} on ${compute?.runtime}/${compute?.host} until ${iso(expiresAt)}`,
+      message: `boot ${boot} from ${bootedFrom?.version === undefined ? bootedFrom?.digest : `v${bootedFrom.version}`} on ${compute?.runtime}/${compute?.host} until ${clock.expiresAt}`,
     },
   );
 }

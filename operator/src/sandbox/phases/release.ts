@@ -9,6 +9,7 @@ import type {
 import { isNotFound } from "../../kube/errors.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
+import { SANDBOX_FINALIZER } from "../../runtime/open-boot.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import { dropCapture } from "../capture.ts";
 import { letGoOfWorld } from "../hold.ts";
@@ -18,7 +19,7 @@ import { committedBy } from "../publish-operation.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent, recordProgress, type SandboxStatusPatch } from "../record.ts";
 import { answer, answerEnd } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
-import { SANDBOX_FINALIZER, type SandboxScope } from "../scope.ts";
+import type { SandboxScope } from "../scope.ts";
 
 /** A host that stays silent past the deletion's deadline must not hold the namespace: what it keeps is written down. */
 export async function rescueOverdue(scope: SandboxScope): Promise<PhaseResult> {
@@ -29,23 +30,35 @@ export async function rescueOverdue(scope: SandboxScope): Promise<PhaseResult> {
 export async function release(scope: SandboxScope): Promise<PhaseResult> {
   const operation = scope.sandbox.status?.operation;
   if (operation?.stage !== "Committed" && operation?.stage !== "Discarded") return CONTINUE;
+  // What is left of an operation of a boot that has ended says nothing about the next one.
+  if (!scope.sandbox.status?.compute) return CONTINUE;
   if (operation.stage === "Committed") {
     await demandCommitted(scope, operation);
     await dropCapture(scope, operation);
   }
   if (operation.verb === "Snapshot") {
-    await recordProgress(scope, (sandbox) => ({
-      operation: null,
-      requests: answer(sandbox, requestsServed(operation), { ...published(operation), at: isoNow(scope) }),
-    }));
+    await answerSnapshot(scope, operation);
     return CONTINUE;
   }
   const compute = scope.sandbox.status?.compute;
   if (compute && scope.driver) await scope.driver.remove(compute.id, scope.context.signal);
-  await letGoOfWorld(scope);
-  await recordProgress(scope, () => endOfBoot(scope, operation));
+  await recordEnd(scope, operation);
   scope.goal = { kind: scope.sandbox.status?.closed ? "finished" : "asleep" };
   return CONTINUE;
+}
+
+/** The session goes on; whoever asked for the snapshot learns of its version. */
+export async function answerSnapshot(scope: SandboxScope, operation: SandboxOperation): Promise<void> {
+  await recordProgress(scope, (sandbox) => ({
+    operation: null,
+    requests: answer(sandbox, requestsServed(operation), { ...published(operation), at: isoNow(scope) }),
+  }));
+}
+
+/** The boot is over and its compute is gone: the hold ends, the books are closed. */
+export async function recordEnd(scope: SandboxScope, operation: SandboxOperation): Promise<void> {
+  await letGoOfWorld(scope);
+  await recordProgress(scope, () => endOfBoot(scope, operation));
 }
 
 /** Compute goes only after its version is in the World: status alone, which others may write too, is no proof of it. */
@@ -119,14 +132,24 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
   const { status } = scope.sandbox;
   const compute = status?.compute;
   if (scope.goal.kind !== "lost" || !compute) return CONTINUE;
-  const { operation } = status;
+  await recordLoss(scope, {
+    boot: compute.boot,
+    what: `container ${compute.id} is gone from ${compute.runtime}/${compute.host}`,
+  });
+  scope.goal = { kind: "asleep" };
+  return CONTINUE;
+}
+
+/** The last version stands, and nothing is pretended. The caller knows that no compute of the boot is left. */
+export async function recordLoss(scope: SandboxScope, lost: { boot: number; what: string }): Promise<void> {
+  const { operation, base } = scope.sandbox.status;
   if (operation) await dropCapture(scope, operation);
   await letGoOfWorld(scope);
-  const message = `container ${compute.id} is gone from ${compute.runtime}/${compute.host}; work since ${status.base?.version === undefined ? "the boot" : versionTag(status.base.version)} is lost; touch the Sandbox to boot from the World's head`;
+  const message = `${lost.what}; work since ${base?.version === undefined ? "the boot" : versionTag(base.version)} is lost; touch the Sandbox to boot from the World's head`;
   const at = isoNow(scope);
   await recordProgress(scope, (sandbox) => ({
     ...endedFields(scope, operation),
-    lastEnding: { boot: compute.boot, reason: "ContainerGone", outcome: "Lost", message, at },
+    lastEnding: { boot: lost.boot, reason: "ContainerGone", outcome: "Lost", message, at },
     requests: answer(sandbox, openRequests(sandbox, "Snapshot"), {
       outcome: "Failed",
       code: "ComputeLost",
@@ -138,8 +161,6 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
     { kind: "Sandbox", object: scope.sandbox },
     { type: "Warning", reason: "ContainerGone", action: "Observe", message },
   );
-  scope.goal = { kind: "asleep" };
-  return CONTINUE;
 }
 
 /** A close of a session that does not run: its last version is the end. */
