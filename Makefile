@@ -7,7 +7,7 @@ NODE := node_modules/.bin/node
 # Tests that bring their own parts up, or restart them, must not run beside many others on two cores.
 TEST_CONCURRENCY ?= 2
 
-.PHONY: help demo test unit lint types generate up down bench clean
+.PHONY: help demo test unit chaos lint types generate up down bench clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -23,6 +23,9 @@ test: node_modules ## Lint, then every test on real parts; the first run on a ma
 
 unit: node_modules ## Only the tests that need no parts
 	@$(NODE) hack/run-tests.ts --unit
+
+chaos: node_modules ## Kills and breaks everything, and counts what was lost; CHAOS_SEED=, CHAOS_FAULTS=60
+	@$(NODE) test/chaos/chaos.ts
 
 lint: node_modules ## Types, style, import direction, drift of generated files
 	@$(NODE) node_modules/typescript/bin/tsc

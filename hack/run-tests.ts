@@ -15,8 +15,10 @@ const UNIT = [
   "sdk/src/**/*.test.ts",
   "hack/**/*.test.ts",
   "test/kit/**/*.test.ts",
+  // Its decisions; the runs themselves stand above these folders.
+  "test/chaos/*/**/*.test.ts",
 ];
-const WITH_PARTS = ["test/conformance/**/*.test.ts", "test/integration/**/*.test.ts"];
+const WITH_PARTS = ["test/conformance/**/*.test.ts", "test/integration/**/*.test.ts", "test/chaos/*.test.ts"];
 
 const { values } = parseArgs({
   options: { unit: { type: "boolean", default: false }, concurrency: { type: "string", default: "2" } },

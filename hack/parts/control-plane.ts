@@ -44,6 +44,12 @@ export interface ControlPlane extends Cluster {
   /** On the same port, with the same data; resolves when ready. Does nothing while it runs. */
   startApiServer(signal?: AbortSignal): Promise<void>;
   restartApiServer(signal?: AbortSignal): Promise<void>;
+  /** SIGKILL: what it was answering stays half answered. Resolves when it is gone; does nothing when it does not run. */
+  killApiServer(): Promise<void>;
+  /** SIGKILL, as `killApiServer`. */
+  killEtcd(): Promise<void>;
+  /** On the same ports, with the same data; resolves when it is healthy. Does nothing while it runs. */
+  startEtcd(signal?: AbortSignal): Promise<void>;
 }
 
 const readyWithinMs = 120_000;
@@ -165,11 +171,7 @@ class Machinery extends LocalCluster implements ControlPlane {
 
   async start(signal: AbortSignal): Promise<void> {
     const { programs, layout } = this.#options;
-    this.#etcd = await this.#launch("etcd", programs.etcd, etcdFlags(layout));
-    await this.#etcd.ready((probe) => this.#answers({ url: `${this.etcdUrl}/health`, signal: probe }), {
-      timeoutMs: readyWithinMs,
-      signal,
-    });
+    await this.startEtcd(signal);
     await this.startApiServer(signal);
     // It gives up when the API server is not healthy within 10 s, so it comes last.
     this.#controllerManager = await this.#launch(
@@ -186,6 +188,25 @@ class Machinery extends LocalCluster implements ControlPlane {
   pids(): number[] {
     const all = [this.#etcd, this.#apiServer, this.#controllerManager];
     return all.flatMap((child) => (child?.isRunning() ? [child.pid] : []));
+  }
+
+  async startEtcd(signal = AbortSignal.timeout(readyWithinMs)): Promise<void> {
+    if (this.#etcd?.isRunning()) return;
+    const { programs, layout } = this.#options;
+    const child = await this.#launch("etcd", programs.etcd, etcdFlags(layout));
+    this.#etcd = child;
+    await child.ready((probe) => this.#answers({ url: `${this.etcdUrl}/health`, signal: probe }), {
+      timeoutMs: readyWithinMs,
+      signal,
+    });
+  }
+
+  async killEtcd(): Promise<void> {
+    await this.#etcd?.kill();
+  }
+
+  async killApiServer(): Promise<void> {
+    await this.#apiServer?.kill();
   }
 
   async startApiServer(signal = AbortSignal.timeout(readyWithinMs)): Promise<void> {

@@ -24,6 +24,15 @@ export interface Engine extends AsyncDisposable {
   pids(): number[];
 }
 
+/** A daemon of our own, which can die and come back. */
+export interface PrivateEngine extends Engine {
+  readonly private: true;
+  /** SIGKILL of the daemon: its containers are left behind. Resolves when it is gone. */
+  kill(): Promise<void>;
+  /** At the same address, with the same data; resolves when it answers. Does nothing while it runs. */
+  start(signal?: AbortSignal): Promise<void>;
+}
+
 /** How to find or start an engine. */
 export interface EngineOptions {
   /** Folder of a private daemon; default: a temporary one that dispose removes. */
@@ -79,7 +88,8 @@ export function borrowed(dockerHost: string): Engine {
   };
 }
 
-async function startPrivateEngine(options: EngineOptions): Promise<Engine> {
+/** A dockerd of our own, installed where needed, whatever else runs on this machine. */
+export async function startPrivateEngine(options: Omit<EngineOptions, "own">): Promise<PrivateEngine> {
   const { signal } = options;
   for (const program of ENGINE_PROGRAMS) await ensureProgram(program, signal);
   await using undo = new AsyncDisposableStack();
@@ -95,21 +105,28 @@ async function startPrivateEngine(options: EngineOptions): Promise<Engine> {
   undo.use(await guard(directory, options.directory === undefined));
   const dockerHost = `unix://${join(directory.path, "docker.sock")}`;
   undo.defer(() => cleanEngine(directory.path, AbortSignal.timeout(60_000)));
-  const daemon = undo.use(
-    await withLock(join(defaultCacheDirectory(), "engine-start.lock"), signal, async () => {
-      const rules = await packetFilter(signal);
-      const started = await launch(directory.path, await prepareState(directory.path, signal));
-      await started.ready((probe) => engineAnswers(dockerHost, probe), { timeoutMs: 60_000, signal });
-      await restoreOthersRules(rules, signal);
+  const begin = (until: AbortSignal) =>
+    withLock(join(defaultCacheDirectory(), "engine-start.lock"), until, async () => {
+      const rules = await packetFilter(until);
+      state ??= await prepareState(directory.path, until);
+      const started = await launch(directory.path, state);
+      await started.ready((probe) => engineAnswers(dockerHost, probe), { timeoutMs: 60_000, signal: until });
+      await restoreOthersRules(rules, until);
       return started;
-    }),
-  );
+    });
+  let state: EngineState | undefined;
+  let daemon = await begin(signal);
+  undo.defer(() => daemon.stop());
   await expectOverlay(dockerHost, signal);
   const owned = undo.move();
   return {
     dockerHost,
     private: true,
-    pids: () => [daemon.pid],
+    pids: () => (daemon.isRunning() ? [daemon.pid] : []),
+    kill: () => daemon.kill(),
+    async start(until = AbortSignal.timeout(120_000)) {
+      if (!daemon.isRunning()) daemon = await begin(until);
+    },
     async [Symbol.asyncDispose]() {
       await using _ = owned;
       await emptyEngine(dockerHost, AbortSignal.timeout(30_000));

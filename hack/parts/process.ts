@@ -31,6 +31,8 @@ export interface RunningProcess extends AsyncDisposable {
   isRunning(): boolean;
   /** TERM, then KILL after `graceMs` (default 10 000); resolves when the program is gone. */
   stop(graceMs?: number): Promise<void>;
+  /** KILL; resolves when the program is gone. */
+  kill(): Promise<void>;
   /**
    * Waits until `probe` returns true.
    * @throws PartFailed with the last log lines when the program ends first or the time is over.
@@ -76,6 +78,10 @@ export async function startProcess(options: ProcessOptions): Promise<RunningProc
     exited,
     isRunning: () => status === undefined,
     stop,
+    async kill() {
+      child.kill("SIGKILL");
+      await exited;
+    },
     async ready(probe, limits) {
       try {
         await eventually(

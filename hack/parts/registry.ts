@@ -46,6 +46,13 @@ export interface Registry extends RegistryAddress, AsyncDisposable {
   stop(): Promise<void>;
   /** On the same port, with the same data; resolves when it answers. Does nothing while it runs. */
   start(signal?: AbortSignal): Promise<void>;
+  /** SIGKILL: an upload that was under way stays half done. Resolves when it is gone. */
+  kill(): Promise<void>;
+  /**
+   * Runs its garbage collection on the data as it is: blobs that no manifest names are removed. The registry's own rule is
+   * that nobody writes meanwhile.
+   */
+  collectGarbage(signal?: AbortSignal): Promise<void>;
 }
 
 /**
@@ -182,6 +189,17 @@ class RegistryProcess implements Registry {
 
   async stop(): Promise<void> {
     await this.#process?.stop(5_000);
+  }
+
+  async kill(): Promise<void> {
+    await this.#process?.kill();
+  }
+
+  async collectGarbage(signal = AbortSignal.timeout(60_000)): Promise<void> {
+    await run([this.#command, "garbage-collect", join(this.#directory.path, configFile)], {
+      env: { PATH: process.env["PATH"], HOME: this.#directory.path, OTEL_TRACES_EXPORTER: "none" },
+      signal,
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -12,26 +12,44 @@ export type BodyStep =
 
 type Bytes = AsyncIterable<Buffer> | Iterable<Buffer>;
 
-/** The body of an answer as its faults change it: first repeated, then cut off, then split. */
+/** The body of an answer as its faults change it: first repeated, then made stale, then cut off, then split. */
 export async function* faultyBody(body: Bytes, hits: readonly Hit[], signal: AbortSignal): AsyncGenerator<BodyStep> {
   const duplicate = hitOf(hits, "duplicate-lines");
   const repeated = duplicate === undefined ? body : duplicateLines(body, duplicate.apply);
-  yield* splitUp(cutOff(repeated, hits), hits, signal);
+  const stale = hitOf(hits, "stale-lines");
+  const told = stale === undefined ? repeated : staleLines(repeated, stale.apply);
+  yield* splitUp(cutOff(told, hits), hits, signal);
 }
 
 /** Repeats each line when it is complete; a last line without its end is sent once. */
 async function* duplicateLines(body: Bytes, apply: () => void): AsyncGenerator<Buffer> {
+  for await (const { line, isWhole } of lines(body)) {
+    if (isWhole) apply();
+    yield isWhole ? Buffer.concat([line, line]) : line;
+  }
+}
+
+/** After each line comes the one before it once more. */
+async function* staleLines(body: Bytes, apply: () => void): AsyncGenerator<Buffer> {
+  let before: Buffer | undefined;
+  for await (const { line, isWhole } of lines(body)) {
+    if (isWhole && before !== undefined) apply();
+    yield isWhole && before !== undefined ? Buffer.concat([line, before]) : line;
+    before = line;
+  }
+}
+
+async function* lines(body: Bytes): AsyncGenerator<{ line: Buffer; isWhole: boolean }> {
   let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of body) {
     rest = Buffer.concat([rest, chunk]);
     for (let end = rest.indexOf(0x0a); end >= 0; end = rest.indexOf(0x0a)) {
       const line = rest.subarray(0, end + 1);
       rest = rest.subarray(end + 1);
-      apply();
-      yield Buffer.concat([line, line]);
+      yield { line, isWhole: true };
     }
   }
-  if (rest.length > 0) yield rest;
+  if (rest.length > 0) yield { line: rest, isWhole: false };
 }
 
 async function* cutOff(body: Bytes, hits: readonly Hit[]): AsyncGenerator<BodyStep> {

@@ -241,6 +241,14 @@ test("duplicated lines: each complete line comes twice, and the length says so",
   assert.equal(textOf(await get(proxy.url)), "one\none\ntwo\ntwo\nend");
 });
 
+test("stale lines: each line is followed by the one before it", async () => {
+  await using behind = await target((_, response) => response.end("one\ntwo\nthree\nend"));
+  await using proxy = await before(behind);
+  const rule = proxy.add({ fault: { kind: "stale-lines" } });
+  assert.equal(textOf(await get(proxy.url)), "one\ntwo\none\nthree\ntwo\nend");
+  assert.equal(rule.applied, 2);
+});
+
 test("rules add up: duplicated, then cut", async () => {
   await using behind = await target((_, response) => response.end("one\ntwo\n"));
   await using proxy = await before(behind);

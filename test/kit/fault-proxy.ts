@@ -1,12 +1,13 @@
 import { once } from "node:events";
 import {
   createServer as createHttpServer,
+  Agent as HttpAgent,
   type Server as HttpServer,
   request as httpRequest,
   type IncomingMessage,
   ServerResponse,
 } from "node:http";
-import { createServer as createHttpsServer, request as httpsRequest } from "node:https";
+import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { createServer, isIP, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -26,6 +27,11 @@ export interface FaultProxyOptions {
   serverTls?: { cert: string; key: string };
   /** How the proxy speaks to the target, PEM; absent: plain HTTP. `servername` default: `targetHost` unless that is an address. */
   clientTls?: { ca: string; cert?: string; key?: string; servername?: string };
+  /**
+   * Keep connections to the target alive between requests: for a target behind TLS that is asked often. What comes right after
+   * the target has ended may then be reset. Default: a connection of its own for each request.
+   */
+  keepAlive?: boolean;
   /** Default: a free one. */
   port?: number;
 }
@@ -68,6 +74,8 @@ class RunningProxy implements FaultProxy {
   readonly #connections = new Map<number, Connection>();
   readonly #inner: HttpServer;
   readonly #closing = new AbortController();
+  /** Undefined: a connection for each request. */
+  readonly #agent: HttpAgent | undefined;
   readonly #rotate: ((tls: { cert: string; key: string }) => void) | undefined;
   #listener: Server | undefined;
   #port: number;
@@ -76,6 +84,10 @@ class RunningProxy implements FaultProxy {
   constructor(options: FaultProxyOptions) {
     this.#options = options;
     this.#port = options.port ?? 0;
+    if (options.keepAlive === true) {
+      const settings = { keepAlive: true, maxSockets: Number.POSITIVE_INFINITY };
+      this.#agent = options.clientTls === undefined ? new HttpAgent(settings) : new HttpsAgent(settings);
+    }
     if (options.serverTls === undefined) {
       this.#inner = createHttpServer();
     } else {
@@ -152,6 +164,7 @@ class RunningProxy implements FaultProxy {
     this.#closing.abort(new Error("the fault proxy was closed"));
     this.heal();
     await this.down();
+    this.#agent?.destroy();
   }
 
   #accept(socket: Socket): void {
@@ -254,7 +267,7 @@ class RunningProxy implements FaultProxy {
       path: request.url,
       headers: request.headers.upgrade === undefined ? endToEnd(request.rawHeaders) : headersOf(request.rawHeaders),
       setHost: false,
-      agent: false,
+      agent: this.#agent ?? false,
       signal,
       ...(clientTls === undefined ? {} : { ...namedHost(targetHost), ALPNProtocols: ["http/1.1"], ...clientTls }),
     });
@@ -288,7 +301,9 @@ class RunningProxy implements FaultProxy {
     await this.#healed?.promise;
     const headers = endToEnd(upstream.rawHeaders);
     // Its length is not what it was.
-    if (hitOf(hits, "duplicate-lines") !== undefined) delete headers["content-length"];
+    if (hitOf(hits, "duplicate-lines") !== undefined || hitOf(hits, "stale-lines") !== undefined) {
+      delete headers["content-length"];
+    }
     response.writeHead(upstream.statusCode ?? 502, upstream.statusMessage ?? "", headers);
     response.flushHeaders();
     await this.#send(request, upstream, { to: response, hits, signal });

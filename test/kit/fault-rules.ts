@@ -15,7 +15,9 @@ export type Fault =
   /** Cuts the body into pieces of these sizes, again and again, each sent by itself. */
   | { kind: "split"; sizes: readonly number[]; pauseMs?: number }
   /** Sends every line of the body twice, as a watch may after a reconnect. */
-  | { kind: "duplicate-lines" };
+  | { kind: "duplicate-lines" }
+  /** Sends after every line the one before it once more: news that is old when it comes. */
+  | { kind: "stale-lines" };
 
 /** Which requests a fault hits. Everything left out matches everything. */
 export interface FaultRule {

@@ -1,0 +1,95 @@
+/**
+ * Judges a run from the outside: the workload's ledger, the registry's bytes, the engine's containers, the API server's objects
+ * and its audit log. It has its own HTTP and its own reading of layers, and shares no code with the operator.
+ */
+import { readFile } from "node:fs/promises";
+import { writesIn } from "./auditor/audit-log.ts";
+import { type ClusterAccess, capturesOn, containersOn, lookAtCluster, terminatingNamespaces } from "./auditor/hosts.ts";
+import { type Finding, type FindingKind, judgeLedger } from "./auditor/judge.ts";
+import { mergeTags, type TagHistory, tagsOnDisk } from "./auditor/tags.ts";
+import { type Version, VersionReader } from "./auditor/versions.ts";
+import type { LedgerEntry } from "./ledger.ts";
+
+export interface AuditRequest {
+  readonly ledger: readonly LedgerEntry[];
+  readonly registry: { readonly url: string; readonly dataDirectory: string };
+  readonly engineSocket: string;
+  readonly installation: string;
+  readonly cluster: ClusterAccess;
+  readonly auditLogPath: string;
+  /** The span in which nothing may be written, and what the operator's user agent begins with. */
+  readonly rest: { readonly from: number; readonly to: number; readonly agent: string };
+  /** What was seen of tags during the run. */
+  readonly tags: TagHistory;
+}
+
+export interface AuditReport {
+  readonly findings: readonly Finding[];
+  readonly counts: Readonly<Record<FindingKind, number>>;
+  /** How much was looked at: zeros from an audit of nothing are worth nothing. */
+  readonly looked: { readonly versions: number; readonly files: number; readonly boots: number; readonly tags: number };
+}
+
+export async function audit(request: AuditRequest): Promise<AuditReport> {
+  const { ledger, tags } = request;
+  const versions = await readVersions(request);
+  for (const repository of repositoriesIn(ledger)) {
+    mergeTags(tags, await tagsOnDisk(request.registry.dataDirectory, repository));
+  }
+  const containers = await containersOn(request.engineSocket, request.installation);
+  const kept = new Set([...containers.map(({ name }) => name), ...(await capturesOn(request.engineSocket))]);
+  const { accounted, deleting } = await lookAtCluster(request.cluster);
+  const log = await readFile(request.auditLogPath, "utf8");
+  const findings: Finding[] = [
+    ...judgeLedger(ledger, { versions, tags, kept }),
+    ...containers
+      .filter(({ name }) => !accounted.has(name))
+      .map(({ name }): Finding => ({ kind: "leakedContainers", what: `${name}: no object accounts for it` })),
+    ...[...deleting, ...(await terminatingNamespaces(request.cluster))].map(
+      (what): Finding => ({ kind: "stuckFinalizers", what }),
+    ),
+    ...writesIn(log, request.rest).map((what): Finding => ({ kind: "writesAtRest", what })),
+  ];
+  return { findings, counts: countsOf(findings), looked: lookedAt(request, versions) };
+}
+
+/** Every version that the ledger names. */
+async function readVersions({ ledger, registry }: AuditRequest): Promise<Map<string, Version>> {
+  const reader = new VersionReader(registry.url);
+  const repositories = new Map(
+    ledger.flatMap((entry) => (entry.kind === "repository" ? [[entry.world, entry.repository] as const] : [])),
+  );
+  const versions = new Map<string, Version>();
+  for (const entry of ledger) {
+    if (entry.kind !== "version") continue;
+    const repository = repositories.get(entry.world) ?? "unknown";
+    const name = `${repository}@${entry.digest}`;
+    if (!versions.has(name)) versions.set(name, await reader.version(repository, entry.digest));
+  }
+  return versions;
+}
+
+const repositoriesIn = (ledger: readonly LedgerEntry[]): Set<string> =>
+  new Set(ledger.flatMap((entry) => (entry.kind === "repository" ? [entry.repository] : [])));
+
+function countsOf(findings: readonly Finding[]): Record<FindingKind, number> {
+  const count = (kind: FindingKind): number => findings.filter((finding) => finding.kind === kind).length;
+  return {
+    lost: count("lost"),
+    lostWithoutCondition: count("lostWithoutCondition"),
+    silentOlderBoots: count("silentOlderBoots"),
+    overwrittenTags: count("overwrittenTags"),
+    leakedContainers: count("leakedContainers"),
+    stuckFinalizers: count("stuckFinalizers"),
+    writesAtRest: count("writesAtRest"),
+  };
+}
+
+function lookedAt({ ledger, tags }: AuditRequest, versions: ReadonlyMap<string, Version>): AuditReport["looked"] {
+  return {
+    versions: versions.size,
+    files: ledger.filter(({ kind }) => kind === "written").length,
+    boots: ledger.filter(({ kind }) => kind === "booted").length,
+    tags: tags.size,
+  };
+}

@@ -1,0 +1,111 @@
+import { rm, statfs, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { FaultKind } from "../draw/faults.ts";
+import type { FaultAct } from "../faults.ts";
+import { holdRules, lengthOf, pause } from "./hold.ts";
+
+const REGISTRY = /^\/v2\/.+/;
+const MANIFESTS = /^\/v2\/.+\/manifests\//;
+const failing = (status: number, code: string) =>
+  ({ kind: "respond", status, body: JSON.stringify({ errors: [{ code, message: "chaos" }] }) }) as const;
+
+/** How long a manifest may take to come by, so that the garbage collection falls between its blobs and itself. */
+const MANIFEST_WITHIN_MS = 10_000;
+
+export const REGISTRY_FAULTS = {
+  async registryFails({ ground }, fault) {
+    const status = fault.choice < 0.5 ? 503 : 500;
+    const rules = [{ path: REGISTRY, fault: failing(status, "UNAVAILABLE") }];
+    return holdRules(ground.registryProxy, rules, lengthOf(fault, 1_000, 4_000));
+  },
+
+  async registrySlow({ ground }, fault) {
+    const milliseconds = lengthOf(fault, 500, 2_500);
+    const rule = { path: REGISTRY, fault: { kind: "latency", milliseconds } } as const;
+    return holdRules(ground.registryProxy, [rule], 3_000);
+  },
+
+  async registryResets({ ground }, fault) {
+    const rule = { path: REGISTRY, fault: { kind: "reset", at: "request" } } as const;
+    return holdRules(ground.registryProxy, [rule], lengthOf(fault, 1_000, 3_000));
+  },
+
+  async registryAnswersLost({ ground }, fault) {
+    const rules = ["POST", "PATCH", "PUT"].map(
+      (method) => ({ method, path: REGISTRY, fault: { kind: "reset", at: "answer" } }) as const,
+    );
+    return holdRules(ground.registryProxy, rules, lengthOf(fault, 1_000, 3_000));
+  },
+
+  /** What is read ends too early: inside a blob, inside a manifest. */
+  async registryShortRead({ ground }, fault) {
+    const afterBytes = Math.floor(fault.choice * 400);
+    const rule = { method: "GET", path: REGISTRY, fault: { kind: "reset", afterBytes } } as const;
+    return holdRules(ground.registryProxy, [rule], lengthOf(fault, 2_000, 4_000));
+  },
+
+  /** HEAD says that everything is there. */
+  async registryLyingHead({ ground }, fault) {
+    const lie = {
+      kind: "respond",
+      status: 200,
+      headers: { "content-length": "7", "docker-content-digest": "" },
+    } as const;
+    return holdRules(
+      ground.registryProxy,
+      [{ method: "HEAD", path: REGISTRY, fault: lie }],
+      lengthOf(fault, 2_000, 5_000),
+    );
+  },
+
+  async registryDiskFull({ ground }, fault) {
+    const { dataDirectory } = ground.registry;
+    const ballast = join(dataDirectory, "ballast");
+    const { bavail, bsize } = await statfs(dataDirectory);
+    const failed = await fillUp(ballast, bavail * bsize);
+    await pause(lengthOf(fault, 2_000, 4_000));
+    await rm(ballast, { force: true });
+    return { cameTrue: failed, detail: `${Math.round((bavail * bsize) / 2 ** 20)} MiB of ballast` };
+  },
+
+  async registryRestart({ ground }) {
+    await ground.registry.kill();
+    await ground.registry.start();
+    return { cameTrue: true, detail: "SIGKILL" };
+  },
+
+  /** The blobs are there, their manifest is held back until the garbage collection is over. */
+  async registryGarbage({ ground }) {
+    const { registryProxy, registry } = ground;
+    const held = registryProxy.add({
+      method: "PUT",
+      path: MANIFESTS,
+      times: 1,
+      fault: { kind: "latency", milliseconds: 300 },
+    });
+    try {
+      for (let waited = 0; held.hits === 0 && waited < MANIFEST_WITHIN_MS; waited += 20) await pause(20);
+      if (held.hits === 0) return { cameTrue: false, detail: "no manifest came by" };
+      // Nobody may write during a collection, or it takes what was accepted a moment ago: that is the registry's own rule.
+      registryProxy.partition();
+      await pause(250);
+      await registry.collectGarbage();
+    } finally {
+      held.remove();
+      registryProxy.heal();
+    }
+    return { cameTrue: true, detail: "between blobs and manifest" };
+  },
+} satisfies Partial<Record<FaultKind, FaultAct>>;
+
+/** Writes until there is no room; says whether that was reached. */
+async function fillUp(path: string, bytes: number): Promise<boolean> {
+  try {
+    // A little more than is free: other writers let go of some in between.
+    await writeFile(path, Buffer.alloc(bytes + 2 ** 20));
+    return false;
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOSPC") return true;
+    throw error;
+  }
+}

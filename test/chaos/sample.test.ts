@@ -1,0 +1,29 @@
+/** A fixed sample of `make chaos`, about three minutes: operators, API server, registry, host and containers fail, and nothing is lost. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { drawVaried } from "./draw/faults.ts";
+import { seeded } from "./draw/random.ts";
+import { perform } from "./performance.ts";
+import { failuresOf, resultOf } from "./result.ts";
+
+const SEED = 4;
+const KILLS = 6;
+const OTHERS = 14;
+
+test(`twenty faults of seed ${SEED}: nothing acknowledged is lost, nothing is left behind, nothing is written at rest`, async (t) => {
+  const performed = await perform({
+    seed: SEED,
+    faults: KILLS + OTHERS,
+    chosen: drawVaried(seeded(SEED), { kills: KILLS, others: OTHERS }),
+    everyPoint: false,
+    lanes: 4,
+    restMs: 12_000,
+    worldsAtRest: 0,
+    evidence: join(import.meta.dirname, "..", "..", ".local", "chaos", "sample"),
+    say: (sentence) => t.diagnostic(sentence),
+    signal: t.signal,
+  });
+  t.diagnostic(JSON.stringify(resultOf(SEED, performed)));
+  assert.deepEqual(failuresOf(performed, { everyPoint: false }), []);
+});
