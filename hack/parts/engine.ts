@@ -109,9 +109,11 @@ export async function startPrivateEngine(options: Omit<EngineOptions, "own">): P
     withLock(join(defaultCacheDirectory(), "engine-start.lock"), until, async () => {
       const rules = await packetFilter(until);
       state ??= await prepareState(directory.path, until);
-      const started = await launch(directory.path, state);
+      await using failed = new AsyncDisposableStack();
+      const started = failed.use(await launch(directory.path, state));
       await started.ready((probe) => engineAnswers(dockerHost, probe), { timeoutMs: 60_000, signal: until });
       await restoreOthersRules(rules, until);
+      failed.move();
       return started;
     });
   let state: EngineState | undefined;

@@ -29,7 +29,7 @@ await runCommandLine(async (_words, interrupted) => {
     everyPoint,
     lanes: 6,
     restMs: 60_000,
-    worldsAtRest: faults >= LONG_RUN ? 50 : 20,
+    sessionsAtRest: faults >= LONG_RUN ? 50 : 12,
     evidence: join(ROOT, ".local", "chaos", String(seed)),
     say,
     signal: AbortSignal.any([interrupted, AbortSignal.timeout(MOST_HOURS * 3_600_000)]),

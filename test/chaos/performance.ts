@@ -30,8 +30,8 @@ export interface Performance {
   readonly everyPoint: boolean;
   readonly lanes: number;
   readonly restMs: number;
-  /** Worlds at rest, half of them with a running session. */
-  readonly worldsAtRest: number;
+  /** Sessions that are left at rest, half of them running, each in a World of its own. */
+  readonly sessionsAtRest: number;
   /** Folder for ledger, logs and trace of a run with findings. */
   readonly evidence: string;
   readonly say: (sentence: string) => void;
@@ -196,12 +196,11 @@ async function settle({ say }: Performance, { operators, board, workload }: Stag
 }
 
 async function measureRest(
-  { say, restMs, worldsAtRest }: Performance,
+  { say, restMs, sessionsAtRest }: Performance,
   { board, workload }: Stage,
 ): Promise<{ from: number; to: number }> {
-  const more = Math.max(2, worldsAtRest - board.allWorlds().length);
-  for (let settled = 0; settled < more; settled += 4) {
-    const now = Array.from({ length: Math.min(4, more - settled) }, (_, index) =>
+  for (let settled = 0; settled < sessionsAtRest; settled += 4) {
+    const now = Array.from({ length: Math.min(4, sessionsAtRest - settled) }, (_, index) =>
       workload.settle((settled + index) % 2 === 0 ? "Running" : "Hibernated"),
     );
     await Promise.all(now);

@@ -19,7 +19,7 @@ test(`twenty faults of seed ${SEED}: nothing acknowledged is lost, nothing is le
     everyPoint: false,
     lanes: 4,
     restMs: 12_000,
-    worldsAtRest: 0,
+    sessionsAtRest: 4,
     evidence: join(import.meta.dirname, "..", "..", ".local", "chaos", "sample"),
     say: (sentence) => t.diagnostic(sentence),
     signal: t.signal,

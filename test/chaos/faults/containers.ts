@@ -15,14 +15,18 @@ export const CONTAINER_FAULTS = {
   containerRemoved: (theatre, { choice }) =>
     onContainer(theatre, choice, (id) => call(theatre, "DELETE", `/containers/${id}?force=true`)),
 
+  // A command begun while another process freezes the container wedges an engine of 20.10: the quiet ones only.
   containerOutOfMemory: (theatre, { choice }) =>
-    onContainer(theatre, choice, async (id) => {
+    onContainer(theatre, Math.max(choice, BUSY), async (id) => {
       await call(theatre, "POST", `/containers/${id}/update`, { Memory: 48 << 20, MemorySwap: 48 << 20 });
       const exec = await call(theatre, "POST", `/containers/${id}/exec`, { Cmd: GREEDY });
       const { Id } = JSON.parse(exec);
       return call(theatre, "POST", `/exec/${Id}/start`, { Detach: true });
     }),
 } satisfies Partial<Record<FaultKind, FaultAct>>;
+
+/** Choices below it take a session with an operation on its way, if there is one. */
+const BUSY = 0.6;
 
 /** One of the sessions that run; one whose operation is on its way before all others. */
 async function onContainer(
@@ -32,7 +36,8 @@ async function onContainer(
 ): Promise<FaultOutcome> {
   const all = theatre.board.allSandboxes().filter(({ status }) => status.compute?.provisionedAt !== undefined);
   const busy = all.filter(({ status }) => status.operation !== undefined);
-  const among = busy.length > 0 && choice < 0.6 ? busy : all;
+  const quiet = all.filter(({ status }) => status.operation === undefined);
+  const among = busy.length > 0 && choice < BUSY ? busy : quiet;
   const victim = among[Math.floor(choice * 997) % Math.max(1, among.length)];
   const id = victim?.status.compute?.id;
   if (victim === undefined || id === undefined) return { cameTrue: false, detail: "no session runs" };

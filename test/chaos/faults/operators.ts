@@ -11,7 +11,7 @@ const isWork = ({ name }: KillPoint): boolean => !name.includes(" leases");
 /** Points that every life passes: only these come by within seconds. */
 function choosePoint(operators: Operators, choice: number): KillPoint | undefined {
   const all = operators.frequentPoints().filter(isWork);
-  const usual = all.slice(0, Math.max(1, Math.ceil(all.length * 0.75)));
+  const usual = all.slice(0, Math.max(1, Math.ceil(all.length / 2)));
   return usual[Math.floor(choice * usual.length)];
 }
 
