@@ -25,7 +25,8 @@ export class Stage implements AsyncDisposable {
   readonly driver: RuntimeDriver;
   /** The API server's audit log, JSON lines. */
   readonly auditLogPath: string;
-  readonly #installation: string;
+  /** Id of the installation. */
+  readonly installation: string;
   readonly #cluster: ControlPlane;
   readonly #owned: AsyncDisposableStack;
   #names = 0;
@@ -46,7 +47,7 @@ export class Stage implements AsyncDisposable {
     this.registry = fields.registry;
     this.driver = fields.driver;
     this.auditLogPath = fields.cluster.auditLogPath;
-    this.#installation = fields.installation;
+    this.installation = fields.installation;
     this.#cluster = fields.cluster;
     this.#owned = fields.owned;
   }
@@ -361,7 +362,7 @@ export class Stage implements AsyncDisposable {
   }
 
   async #removeContainers(): Promise<void> {
-    for (const id of await this.#containerIds(`agentworlds.dev/installation=${this.#installation}`)) {
+    for (const id of await this.#containerIds(`agentworlds.dev/installation=${this.installation}`)) {
       await callEngine(this.site.ground.dockerHost, {
         method: "DELETE",
         path: `/containers/${id}?force=1`,

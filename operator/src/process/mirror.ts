@@ -76,6 +76,7 @@ export function feedQueues(mirrors: Mirrors, queues: Queues): () => void {
     }),
     mirrors.sandboxes.subscribe((change) => {
       queues.sandboxes.add(keyOf(change.object));
+      if (droppedReserved(mirrors, change)) queues.worlds.add(worldKeyOf(change.object));
       if (!movedCompute(change)) return;
       if (change.object.spec.world) queues.worlds.add(worldKeyOf(change.object));
       for (const runtime of runtimesOf(change)) queues.runtimes.add(runtime);
@@ -116,6 +117,14 @@ function wakeWaiting(mirrors: Mirrors, queues: Queues): void {
 function movedCompute(change: StoreChange<Sandbox>): boolean {
   if (change.kind !== "updated") return true;
   return change.previous.status?.compute?.id !== change.object.status?.compute?.id;
+}
+
+/** It works no more on the operation that its World has a reservation of, which may be left over. */
+function droppedReserved({ worlds }: Mirrors, change: StoreChange<Sandbox>): boolean {
+  if (change.kind !== "updated") return false;
+  const dropped = change.previous.status?.operation?.id;
+  if (dropped === undefined || dropped === change.object.status?.operation?.id) return false;
+  return worlds.get(worldKeyOf(change.object))?.status?.pending?.operation === dropped;
 }
 
 const runtimesOf = (change: StoreChange<Sandbox>): string[] => {

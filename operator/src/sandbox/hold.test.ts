@@ -65,3 +65,14 @@ test("a close of a session that seems to sleep does not close over a boot that t
   await parts.until("Closed", () => parts.sandbox()?.status.closed !== undefined);
   assert.deepEqual(parts.host.worked(parts.world().status.head?.digest ?? ""), ["base", "one"]);
 });
+
+test("a hold in the name of a session that has no compute and wants none is let go by that session", async () => {
+  const parts = await memoryParts({});
+  await parts.until("Ready", isReady(parts));
+  await parts.until("Hibernated", () => isTrue(parts.sandbox()?.status.conditions, "Hibernated"));
+  assert.equal(parts.world().status.holder, undefined);
+  const holder = { sandbox: "one", uid: "sandbox-uid", causedBy: { user: "ada" }, acquiredAt: "2026-01-01T00:00:00Z" };
+  parts.changeWorld((world) => ({ ...world, status: { ...world.status, holder } }));
+  await parts.pass();
+  assert.equal(parts.world().status.holder, undefined);
+});

@@ -6,6 +6,7 @@ import { mergePatchBetween } from "../reconciler/patch.ts";
 import type { PassOutcome, Phase } from "../reconciler/phases.ts";
 import { runPhases } from "../reconciler/phases.ts";
 import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
+import { endDeadReservation } from "./dead-reservation.ts";
 import { keepFinalizer } from "./ending.ts";
 import { becomeGenesis, recordRepository } from "./genesis.ts";
 import { endLostHold, forgetOrphans, isOrphan } from "./lost-hold.ts";
@@ -18,6 +19,7 @@ import { repairTags, retain } from "./upkeep.ts";
 
 /** The life of a World, in order. */
 const phases: readonly Phase<WorldScope>[] = [
+  endDeadReservation, // a reservation that nobody will commit, on proof only
   endLostHold, // a holder whose Sandbox was removed by force, on proof only
   recordRepository, // where its versions will live
   recoverLineage, // a status that was lost, rebuilt from that repository

@@ -83,6 +83,22 @@ test("a Sandbox that the cache does not show yet is read afresh and keeps its ho
   assert.equal(parts.world()?.status.holder?.uid, "sandbox-uid");
 });
 
+test("a hold in the name of another World's session ends, whatever that one does", async () => {
+  const compute = { runtime: "local", host: "a", id: "aw-sandbox-uid-1", boot: 1 };
+  for (const foreign of [
+    { spec: { world: { name: "another" } } },
+    { metadata: { namespace: "elsewhere" } },
+    { spec: { image: "busybox:1" } },
+  ]) {
+    const parts = lost(() => assert.fail("a host was asked"), {
+      sandboxes: [{ ...foreign, status: { boot: 1, compute } }],
+    });
+    await parts.pass();
+    assert.equal(parts.world()?.status.holder, undefined);
+    assert.ok(parts.reasons().includes("HoldEnded"));
+  }
+});
+
 test("a Sandbox of the same name and another UID is a stranger: the hold ends", async () => {
   const parts = lost(() => "none", { sandboxes: [{ metadata: { uid: "recreated" } }] });
   await parts.pass();

@@ -2,7 +2,7 @@
  * The end of a hold whose Sandbox object is gone: its finalizer was removed by hand, so it cannot let go any more. Only proof
  * ends it (DESIGN §4.2): the API server says that the Sandbox does not exist, and every host says that no container of it does.
  */
-import type { RuntimeRescue, WorldRescue, WorldStatus } from "@agentworlds/crds";
+import type { RuntimeRescue, Sandbox, WorldRescue, WorldStatus } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
@@ -32,31 +32,43 @@ function sessionsNamed({ holder, pending }: WorldStatus): Session[] {
   return named.filter((session, index) => named.findIndex((other) => other.uid === session.uid) === index);
 }
 
-const isCached = ({ dependencies }: WorldScope, { uid }: Session): boolean =>
-  dependencies.sandboxes.list().some((sandbox) => sandbox.metadata.uid === uid);
+/** One of this World's. A hold of one that has no compute is ended by its own controller. */
+const isCached = (scope: WorldScope, session: Session): boolean =>
+  scope.dependencies.sandboxes.list().some((sandbox) => isSession(scope, sandbox, session));
+
+const isSession = ({ ref }: WorldScope, { metadata, spec }: Sandbox, { uid }: Session): boolean =>
+  metadata.uid === uid && metadata.namespace === ref.namespace && spec.world?.name === ref.name;
 
 /** The cache may not show a Sandbox that has just been made. */
-async function existsNow({ dependencies, ref, context }: WorldScope, { name, uid }: Session): Promise<boolean> {
+async function existsNow(scope: WorldScope, session: Session): Promise<boolean> {
+  const { dependencies, ref, context } = scope;
   try {
     const { signal } = context;
-    const found = await dependencies.sandboxClient.get({ namespace: ref.namespace, name }, { signal });
-    return found.metadata.uid === uid;
+    const named = { namespace: ref.namespace, name: session.name };
+    return isSession(scope, await dependencies.sandboxClient.get(named, { signal }), session);
   } catch (error) {
     if (isNotFound(error)) return false;
     throw error;
   }
 }
 
+/** Its `spec.world` never changes, so nothing of it can ever be of this World. */
+const isOfAnotherWorld = (scope: WorldScope, session: Session): boolean =>
+  scope.dependencies.sandboxes
+    .list()
+    .some((sandbox) => sandbox.metadata.uid === session.uid && !isSession(scope, sandbox, session));
+
 async function judgeCompute(scope: WorldScope, session: Session): Promise<void> {
+  if (isOfAnotherWorld(scope, session)) return endHold(scope, session, "is a session of another World");
   const compute = await scope.dependencies.computeOf(session.uid, scope.context.signal);
-  if (compute === "none") return endHold(scope, session, "no host has a container of it");
+  if (compute === "none") return endHold(scope, session, "does not exist any more and no host has a container of it");
   const rescues = rescuesOf(scope.dependencies.runtimes, session);
   if (rescues.length > 0) {
     for (const rescue of rescues) {
       await scope.dependencies.writer.recordRescue(scope.ref, rescue, scope.context.signal);
     }
     const places = rescues.map(({ runtime, host, computeId }) => `${runtime}/${host} as ${computeId}`).join(", ");
-    return endHold(scope, session, `its container is kept on ${places}`);
+    return endHold(scope, session, `does not exist any more and its container is kept on ${places}`);
   }
   scope.lostHold = {
     reason: compute === "some" ? "ComputeFound" : "HostsNotAsked",
@@ -80,7 +92,7 @@ async function endHold(scope: WorldScope, session: Session, because: string): Pr
       type: "Warning",
       reason: "HoldEnded",
       action: "Release",
-      message: `Sandbox ${session.name}, which held the World, does not exist any more and ${because}`,
+      message: `Sandbox ${session.name}, which held the World, ${because}`,
     },
   );
 }

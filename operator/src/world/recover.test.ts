@@ -151,10 +151,12 @@ for (const failing of ["tags", "v4", "v0"]) {
 test("what is left of a status stays: a number that was used up, a hold, a reservation", async () => {
   const holder = { sandbox: "one", uid: "one-uid", causedBy: { user: "ada" }, acquiredAt: at(1) };
   const pending = { operation: "op", version: 8, sandbox: { name: "one", uid: "one-uid" }, since: at(2) };
+  const facts = { verb: "Close", reason: "CloseRequested", stage: "Uploaded", since: at(1), attempts: 0 };
+  const operation = { id: "op", ...facts };
   const parts = worldParts({
     history,
     world: { status: { genesis, holder, pending, nextVersion: 9 } },
-    sandboxes: [writing("one"), writing("two")],
+    sandboxes: [writing("one", { operation }), writing("two")],
   });
   parts.change((world) => ({ ...world, status: { ...world.status, versions: [] } }));
   await parts.pass();

@@ -180,11 +180,12 @@ export async function closeAsleep(scope: SandboxScope): Promise<PhaseResult> {
 /** Without compute there is nothing a finalizer could protect; a closed Sandbox goes when its time is over. */
 export async function cleanUp(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.sandbox.status?.compute) return CONTINUE;
-  if (scope.sandbox.metadata.finalizers?.includes(SANDBOX_FINALIZER)) {
+  const isHolder = scope.world?.status?.holder?.uid === scope.sandbox.metadata.uid;
+  if (isHolder || scope.sandbox.metadata.finalizers?.includes(SANDBOX_FINALIZER)) {
     // The cache may not show a boot that is recorded: its hold is its own.
     scope.sandbox = await readSame(scope);
     if (scope.sandbox.status?.compute) return CONTINUE;
-    // A hold without compute, of a boot that was never recorded, would outlive the one who could end it.
+    // A hold without compute, of a boot that was never recorded or of nobody's making, would outlive who could end it.
     await letGoOfWorld(scope);
     await recordFinalizer(scope, false);
   }

@@ -1,0 +1,74 @@
+/**
+ * The end of a reservation that nobody will commit: left over, or written by hand. Never by a time, only by proof: an operation
+ * is in its Sandbox's status before it reserves and until it is over, and afterwards in a rescue or nowhere. A number that was
+ * reserved stays used.
+ */
+import type { Runtime, Sandbox, WorldPending, WorldStatus } from "@agentworlds/crds";
+import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
+import { isRegistryError, RegistryError } from "../registry/errors.ts";
+import { captureTag } from "../snapshot/docker-commit.ts";
+import { genesisOperation, repositoryInRegistry } from "./genesis.ts";
+import type { WorldScope } from "./scope.ts";
+import { sessionsNow } from "./sessions.ts";
+import { statusOf } from "./status-writer.ts";
+
+export async function endDeadReservation(scope: WorldScope): Promise<PhaseResult> {
+  const { sandboxes, writer, announce } = scope.dependencies;
+  const { signal } = scope.context;
+  if (isAlive(scope, sandboxes.list())) return CONTINUE;
+  // The World before the Sandboxes: whatever has reserved by then is in the status of its Sandbox.
+  scope.world = await writer.read(scope.ref, signal);
+  if (isAlive(scope, await sessionsNow(scope))) return CONTINUE;
+  const { pending } = statusOf(scope.world);
+  if (!pending) return CONTINUE;
+  await dropPushed(scope, pending);
+  await writer.abandon(scope.ref, pending.operation, signal);
+  scope.world = await writer.read(scope.ref, signal);
+  announce(
+    { kind: "World", object: scope.world },
+    {
+      type: "Warning",
+      reason: "ReservationAbandoned",
+      action: "Abandon",
+      message: `version ${pending.version} was reserved by operation ${pending.operation}${ofSession(pending)}, and neither a Sandbox nor a rescue works on it: the number stays unused`,
+    },
+  );
+  return CONTINUE;
+}
+
+const ofSession = ({ sandbox }: WorldPending): string => (sandbox ? ` of Sandbox ${sandbox.name}` : "");
+
+/** Nothing is reserved, or somebody will commit it or give it up. */
+function isAlive({ world, dependencies }: WorldScope, sandboxes: readonly Sandbox[]): boolean {
+  const status = statusOf(world);
+  const { pending } = status;
+  if (!pending) return true;
+  if (pending.operation === genesisOperation(world)) return !status.head;
+  return (
+    sandboxes.some((sandbox) => sandbox.status?.operation?.id === pending.operation) ||
+    isRescued(pending, status, dependencies.runtimes.list())
+  );
+}
+
+const isRescued = ({ operation }: WorldPending, { rescues = [] }: WorldStatus, runtimes: readonly Runtime[]): boolean =>
+  [...rescues, ...runtimes.flatMap(({ status }) => status?.rescues ?? [])].some(
+    (rescue) => rescue.operation === operation,
+  );
+
+/** The capture that the operation brought into the repository. What cannot be dropped now costs bytes and nothing else. */
+async function dropPushed(scope: WorldScope, { operation }: WorldPending): Promise<void> {
+  const { registry, log } = scope.dependencies;
+  const { signal } = scope.context;
+  const { repository, versions = [] } = statusOf(scope.world);
+  if (!repository) return;
+  try {
+    const name = repositoryInRegistry(scope);
+    const { digest } = await registry.client.getManifest(name, captureTag(operation), signal);
+    if (versions.some((version) => version.digest === digest)) return;
+    signal.throwIfAborted();
+    await registry.client.deleteManifest(name, digest, signal);
+  } catch (error) {
+    if (!(error instanceof RegistryError)) throw error;
+    if (!isRegistryError(error, "NotFound")) log.warn({ err: error, operation }, "a capture could not be dropped");
+  }
+}
