@@ -149,12 +149,9 @@ test("a list and a watch that are never answered end at their deadlines", async 
   await using it = await rig(cluster);
   const rules = [LIST, WATCH].map((path) => it.proxy.add({ path, times: 1, fault: { kind: "silence" } }));
   await using copy = mirror(it, { client: { deadlineMs: 500 }, reflector: { listDeadlineMs: 500 } });
+  await eventually(() => rules.every((rule) => rule.applied === 1), { what: "both silences have come true" });
   await churn(it, "silence");
   await copy.converged();
-  assert.deepEqual(
-    rules.map((rule) => rule.applied),
-    [1, 1],
-  );
 });
 
 test("duplicated events are told once", async () => {
