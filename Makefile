@@ -4,8 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 NODE := node_modules/.bin/node
 
-# Tests that bring their own parts up, or restart them, must not run beside many others on two cores.
-TEST_CONCURRENCY ?= 2
+# Long files wait more than they work, so that three at once fit two cores; more make each other late.
+TEST_CONCURRENCY ?= 3
 
 .PHONY: help demo test unit chaos lint types generate up down bench clean
 

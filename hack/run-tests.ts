@@ -2,11 +2,14 @@
  * Runs the test files with node's own runner. `--unit`: only those beside the code, which need no parts.
  * The runner's closing lines on stdout are what CI reads; the slowest files and every skipped test go to stderr.
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { globSync } from "node:fs";
 import { join } from "node:path";
+import { finished } from "node:stream/promises";
+import { run } from "node:test";
+import { spec } from "node:test/reporters";
 import { parseArgs } from "node:util";
+import { inOrder } from "./tests/order.ts";
+import { Report } from "./tests/report.ts";
 
 const ROOT = join(import.meta.dirname, "..");
 const UNIT = [
@@ -19,6 +22,7 @@ const UNIT = [
   "test/chaos/*/**/*.test.ts",
 ];
 const WITH_PARTS = ["test/conformance/**/*.test.ts", "test/integration/**/*.test.ts", "test/chaos/*.test.ts"];
+const TEN_MINUTES_MS = 600_000;
 
 const { values } = parseArgs({
   options: { unit: { type: "boolean", default: false }, concurrency: { type: "string", default: "2" } },
@@ -26,15 +30,18 @@ const { values } = parseArgs({
 const files = globSync(values.unit ? UNIT : [...UNIT, ...WITH_PARTS], {
   cwd: ROOT,
   exclude: (name) => name.includes("node_modules"),
-}).sort();
-const reporters = [
-  ...["--test-reporter=spec", "--test-reporter-destination=stdout"],
-  ...["--test-reporter=./hack/test-report.ts", "--test-reporter-destination=stderr"],
-];
-const runner = spawn(
-  process.execPath,
-  ["--test", ...reporters, `--test-concurrency=${values.concurrency}`, "--test-timeout=600000", ...files],
-  { cwd: ROOT, stdio: "inherit", env: { ...process.env, NODE_NO_WARNINGS: "1" } },
-);
-const [code, signal] = await once(runner, "exit");
-process.exitCode = signal === null ? Number(code) : 1;
+});
+process.env["NODE_NO_WARNINGS"] = "1";
+const report = new Report(ROOT);
+const tests = run({
+  files: inOrder(files).map((file) => join(ROOT, file)),
+  cwd: ROOT,
+  concurrency: Number(values.concurrency),
+  timeout: TEN_MINUTES_MS,
+});
+tests.on("data", (event) => report.note(event));
+const shown = tests.compose(new spec());
+shown.pipe(process.stdout);
+await finished(shown);
+process.stderr.write(`${report.lines().join("\n")}\n`);
+process.exitCode = report.failed ? 1 : 0;

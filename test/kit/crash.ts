@@ -23,6 +23,21 @@ export function pointsOf(effects: readonly string[]): CrashPoint[] {
   });
 }
 
+/**
+ * The same points for one life that dies at each of them in turn: the process after a death counts its effects from its own
+ * start. `effects` are those of a life without a death.
+ */
+export function inOneLife(points: readonly CrashPoint[], effects: readonly string[]): CrashPoint[] {
+  let begun = 0;
+  return points.map((point) => {
+    const positions = effects.flatMap((name, position) => (name === point.name ? [position] : []));
+    const at = positions[point.occurrence] ?? effects.length;
+    const occurrence = positions.filter((position) => position >= begun && position < at).length;
+    begun = point.moment === "after" ? at + 1 : at;
+    return { ...point, occurrence };
+  });
+}
+
 /** Every call of a process that is dead. */
 export class Crashed extends Error {
   override readonly name = "Crashed";
