@@ -24,18 +24,40 @@ export function pointsOf(effects: readonly string[]): CrashPoint[] {
 }
 
 /**
- * The same points for one life that dies at each of them in turn: the process after a death counts its effects from its own
- * start. `effects` are those of a life without a death.
+ * The same points, in the same order, for a process that begins after a death (none: at the start): it counts its effects from
+ * its own start. `effects` are those of a life without a death.
  */
-export function inOneLife(points: readonly CrashPoint[], effects: readonly string[]): CrashPoint[] {
-  let begun = 0;
+export function pointsAfter(
+  death: CrashPoint | undefined,
+  points: readonly CrashPoint[],
+  effects: readonly string[],
+): CrashPoint[] {
+  const begun = death === undefined ? 0 : positionIn(effects, death) + (death.moment === "after" ? 1 : 0);
   return points.map((point) => {
-    const positions = effects.flatMap((name, position) => (name === point.name ? [position] : []));
-    const at = positions[point.occurrence] ?? effects.length;
-    const occurrence = positions.filter((position) => position >= begun && position < at).length;
-    begun = point.moment === "after" ? at + 1 : at;
-    return { ...point, occurrence };
+    const between = effects.slice(begun, positionIn(effects, point));
+    return { ...point, occurrence: between.filter((name) => name === point.name).length };
   });
+}
+
+/** Index of a point's effect among all of a life; their number where the life does not have it. */
+export function positionIn(effects: readonly string[], { name, occurrence }: CrashPoint): number {
+  const positions = effects.flatMap((effect, position) => (effect === name ? [position] : []));
+  return positions[occurrence] ?? effects.length;
+}
+
+/** Spreads points, in order, over as few lives as there can be with so many effects between two deaths of one life. */
+export function livesOf(points: readonly CrashPoint[], effects: readonly string[], between: number): CrashPoint[][] {
+  const lives: { readonly points: CrashPoint[]; last: number }[] = [];
+  for (const point of points) {
+    const position = positionIn(effects, point);
+    const life = lives.find(({ last }) => position - last >= between);
+    if (life === undefined) lives.push({ points: [point], last: position });
+    else {
+      life.points.push(point);
+      life.last = position;
+    }
+  }
+  return lives.map((life) => life.points);
 }
 
 /** Every call of a process that is dead. */
@@ -44,19 +66,19 @@ export class Crashed extends Error {
 }
 
 /**
- * Counts every call that changes something outside the process, and dies at the chosen one: from then on every call fails,
+ * Counts every call that changes something outside the process, and dies at the first chosen one that comes: from then on every call fails,
  * so that nothing more reaches the outside, as after SIGKILL. The clients themselves derive the points: a new effect cannot
  * lack one, because an effect is every call that is not listed as a read.
  */
 export class CrashGate {
-  readonly #point: CrashPoint | undefined;
+  readonly #points: readonly CrashPoint[];
   readonly #effects: string[] = [];
-  readonly #died = Promise.withResolvers<string>();
+  readonly #died = Promise.withResolvers<CrashPoint>();
   #counting = false;
   #dead = false;
 
-  constructor(point?: CrashPoint) {
-    this.#point = point;
+  constructor(...points: readonly CrashPoint[]) {
+    this.#points = points;
   }
 
   /** Effects so far, by name, in order. */
@@ -64,8 +86,8 @@ export class CrashGate {
     return this.#effects;
   }
 
-  /** Resolves with the effect's name when the process has died. */
-  get died(): Promise<string> {
+  /** Resolves with one of the given points when the process has died there. */
+  get died(): Promise<CrashPoint> {
     return this.#died.promise;
   }
 
@@ -104,10 +126,12 @@ export class CrashGate {
   }
 
   #dieAt({ name, occurrence, moment }: CrashPoint): void {
-    const point = this.#point;
-    if (point?.name !== name || point.occurrence !== occurrence || point.moment !== moment) return;
+    const point = this.#points.find(
+      (each) => each.name === name && each.occurrence === occurrence && each.moment === moment,
+    );
+    if (point === undefined) return;
     this.#dead = true;
-    this.#died.resolve(name);
+    this.#died.resolve(point);
     throw new Crashed(`died ${moment} ${name}`);
   }
 }
