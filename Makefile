@@ -25,6 +25,7 @@ unit: node_modules ## Only the tests that need no parts
 	@$(NODE) hack/run-tests.ts --unit
 
 chaos: node_modules ## Kills and breaks everything, and counts what was lost; CHAOS_SEED=, CHAOS_FAULTS=60
+	@$(NODE) hack/require.ts chaos
 	@$(NODE) test/chaos/chaos.ts
 
 lint: node_modules ## Types, style, import direction, drift of generated files

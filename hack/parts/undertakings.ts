@@ -35,6 +35,8 @@ export const bench: Undertaking = {
   images: ["busybox"],
 };
 
+export const chaos: Undertaking = { ...bench, name: "make chaos" };
+
 export const test: Undertaking = {
   ...bench,
   name: "make test",
