@@ -1,9 +1,7 @@
+import { CREATED_BY, CREATOR_VARIABLES, STAMP_NAME, STAMPED_RESOURCES } from "./creator-stamp.ts";
 import { GROUP, VERSION } from "./object.ts";
 import type { SchemaNode } from "./openapi.ts";
 import { celString } from "./schema.ts";
-
-/** JSON `{user, agent?, conversation?}`: who created a World or Sandbox, as authenticated (DESIGN §11). */
-export const CREATED_BY = "agentworlds.dev/created-by";
 
 /** Most Secrets that one Sandbox may take variables from: each costs the API server one authorisation. */
 export const ENVIRONMENT_SECRETS_MAX = 16;
@@ -13,19 +11,21 @@ export const ADOPT_HEAD = "agentworlds.dev/adopt-head";
 
 const ADMISSION = "admissionregistration.k8s.io/v1";
 
-/**
- * The policies that the API server carries out itself, so that no webhook can be down. They need 1.36 for the stamp
- * (MutatingAdmissionPolicy v1; docs/adr/0008-creator-stamp.md), 1.30 for the others. All of them run before a request reaches the store, whoever sends it.
- */
-export function admissionPolicies(): SchemaNode[] {
+/** The policies that every supported API server carries out itself (1.30 and newer), whoever sends the request. */
+export function validatingPolicies(): SchemaNode[] {
   return [
-    ...stampPolicy(),
+    ...stampIsTherePolicy(),
     ...stampIsTruePolicy(),
     ...stampIsKeptPolicy(),
     ...adoptionPolicy(),
     ...secretsPolicy(),
     ...usedHostsPolicy(),
   ];
+}
+
+/** The policies that need MutatingAdmissionPolicy v1, so 1.36; elsewhere a webhook of the gateways stamps (docs/adr/0008-creator-stamp.md). */
+export function mutatingPolicies(): SchemaNode[] {
+  return stampPolicy();
 }
 
 const resources = (operations: readonly string[], plurals: readonly string[]): SchemaNode => ({
@@ -45,45 +45,9 @@ const ANNOTATION = celString(CREATED_BY);
 const stampOf = (object: string): string => `${object}.metadata.?annotations[?${ANNOTATION}]`;
 const STAMP_CHANGES = `${stampOf("object")} != ${stampOf("oldObject")}`;
 
-/**
- * A JSON string of any text. CEL has no JSON encoder: quotes and backslashes are escaped, control characters (legal in no
- * user name, but nobody checks) become U+FFFD, so that a name can never break out of its string.
- */
-const jsonString = (expression: string): string =>
-  `'"' + ${expression}.split('').map(c, c in ['"', '\\\\'] ? '\\\\' + c : c < ' ' ? '\\ufffd' : c).join('') + '"'`;
-
-/** A member of spec.agent when it is text. The schema has not been checked yet when mutation runs. */
-const agentMember = (member: string, otherwise: string): string =>
-  `has(variables.agentFields.${member}) && type(variables.agentFields.${member}) == string ? variables.agentFields.${member} : ${otherwise}`;
-
-/** The stamp of whoever sends the request, as `variables.creator`. */
-const CREATOR_VARIABLES: readonly SchemaNode[] = [
-  { name: "user", expression: "request.userInfo.username" },
-  {
-    name: "agentFields",
-    expression:
-      "has(object.spec) && type(object.spec) == map && has(object.spec.agent) && type(object.spec.agent) == map ? object.spec.agent : {}",
-  },
-  {
-    name: "serviceAccount",
-    // system:serviceaccount:<namespace>:<name> without its first word.
-    expression: "variables.user.startsWith('system:serviceaccount:') ? variables.user.substring(7) : ''",
-  },
-  { name: "agent", expression: agentMember("id", "variables.serviceAccount") },
-  { name: "conversation", expression: agentMember("conversation", "''") },
-  {
-    name: "creator",
-    expression: [
-      `'{"user":' + ${jsonString("variables.user")}`,
-      `+ (variables.agent == '' ? '' : ',"agent":' + ${jsonString("variables.agent")})`,
-      `+ (variables.conversation == '' ? '' : ',"conversation":' + ${jsonString("variables.conversation")}) + '}'`,
-    ].join("\n"),
-  },
-];
-
 /** Stamps the creator over whatever the request claims; on updates puts back the stamp that was there. */
 function stampPolicy(): SchemaNode[] {
-  const name = `created-by.${GROUP}`;
+  const name = STAMP_NAME;
   const path = `'/metadata/annotations/${CREATED_BY.replace("/", "~1")}'`;
   return [
     {
@@ -94,7 +58,7 @@ function stampPolicy(): SchemaNode[] {
         failurePolicy: "Fail",
         // Again after a webhook that rewrote the annotations.
         reinvocationPolicy: "IfNeeded",
-        matchConstraints: resources(["CREATE", "UPDATE"], ["worlds", "sandboxes"]),
+        matchConstraints: resources(["CREATE", "UPDATE"], STAMPED_RESOURCES),
         matchConditions: [
           { name: "created-or-stamp-changes", expression: `request.operation == 'CREATE' || ${STAMP_CHANGES}` },
         ],
@@ -126,9 +90,39 @@ function stampPolicy(): SchemaNode[] {
 }
 
 /**
- * Behind the stamp: where no mutation writes it (Kubernetes below 1.36), a stamp that the client sends must be true. Mutation
- * comes first, so elsewhere it always is.
+ * Behind the stamp: an object that nobody stamped is refused, because nothing could be held against its creator. Where the
+ * stamp is missing, its text is in the refusal: whoever states truly who they are needs no gateway.
  */
+function stampIsTherePolicy(): SchemaNode[] {
+  const name = `created-by-is-there.${GROUP}`;
+  return [
+    {
+      apiVersion: ADMISSION,
+      kind: "ValidatingAdmissionPolicy",
+      metadata: metadata(name),
+      spec: {
+        failurePolicy: "Fail",
+        matchConstraints: resources(["CREATE"], STAMPED_RESOURCES),
+        matchConditions: [{ name: "is-not-stamped", expression: `!${stampOf("object")}.hasValue()` }],
+        variables: CREATOR_VARIABLES,
+        validations: [
+          {
+            expression: "false",
+            messageExpression: [
+              `'nothing stamped who creates this: below Kubernetes 1.36 a gateway of Agent Worlds does, and none is registered; '`,
+              `+ 'try again when one serves, or set the annotation ${CREATED_BY} to ' + variables.creator`,
+            ].join("\n"),
+            message: `nothing stamped who creates this: the annotation ${CREATED_BY} is missing`,
+            reason: "Forbidden",
+          },
+        ],
+      },
+    },
+    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
+  ];
+}
+
+/** Behind the stamp: one that the client sends must be true. Mutation comes first, so where something stamps it always is. */
 function stampIsTruePolicy(): SchemaNode[] {
   const name = `created-by-is-true.${GROUP}`;
   return [
@@ -138,7 +132,7 @@ function stampIsTruePolicy(): SchemaNode[] {
       metadata: metadata(name),
       spec: {
         failurePolicy: "Fail",
-        matchConstraints: resources(["CREATE"], ["worlds", "sandboxes"]),
+        matchConstraints: resources(["CREATE"], STAMPED_RESOURCES),
         matchConditions: [{ name: "is-stamped", expression: `${stampOf("object")}.hasValue()` }],
         variables: CREATOR_VARIABLES,
         validations: [
@@ -164,7 +158,7 @@ function stampIsKeptPolicy(): SchemaNode[] {
       metadata: metadata(name),
       spec: {
         failurePolicy: "Fail",
-        matchConstraints: resources(["UPDATE"], ["worlds", "sandboxes"]),
+        matchConstraints: resources(["UPDATE"], STAMPED_RESOURCES),
         matchConditions: [{ name: "stamp-changes", expression: STAMP_CHANGES }],
         validations: [
           {

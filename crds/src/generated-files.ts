@@ -1,5 +1,5 @@
 import { stringify } from "yaml";
-import { admissionPolicies } from "./admission.ts";
+import { mutatingPolicies, validatingPolicies } from "./admission.ts";
 import { customResourceDefinition, objectSchema, sectionOf } from "./custom-resource.ts";
 import type { KindDefinition } from "./definition.ts";
 import { fieldTable, fillMarker } from "./field-table.ts";
@@ -42,7 +42,9 @@ export async function generatedFiles(readPage: (path: string) => Promise<string>
     const path = `docs/spec/${definition.singular}.md`;
     files.push({ path, content: pageWithTables(await readPage(path), definition) });
   }
-  files.push({ path: "crds/generated/admission.yaml", content: documents(admissionPolicies()) });
+  files.push({ path: "crds/generated/admission.yaml", content: documents(validatingPolicies()) });
+  // A file of its own: a server below 1.36 does not know the kind, and `kubectl apply` fails over it.
+  files.push({ path: "crds/generated/creator-stamp.yaml", content: documents(mutatingPolicies()) });
   return files;
 }
 

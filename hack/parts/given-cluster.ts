@@ -1,6 +1,5 @@
-import { join } from "node:path";
 import { PartFailed } from "./errors.ts";
-import { OPERATOR_NAMESPACE, ROOT } from "./operator.ts";
+import { manifestsFor, OPERATOR_NAMESPACE } from "./operator.ts";
 import { attempt, run } from "./process.ts";
 
 /** A cluster that somebody else runs, named by env KUBECONFIG, made ready for a demo. */
@@ -50,7 +49,8 @@ export async function useGivenCluster(kubeconfigPath: string, signal: AbortSigna
       const within = AbortSignal.timeout(120_000);
       const gone = ["--ignore-not-found", "--timeout=60s"];
       await kubectl(["delete", "clusterrolebinding", DEMO, ...gone], within);
-      await kubectl(["delete", "-f", join(ROOT, "crds", "generated"), ...gone], within);
+      const { files } = await manifestsFor(kubeconfigPath, within);
+      await kubectl(["delete", ...files, ...gone], within);
       await kubectl(["delete", "namespace", OPERATOR_NAMESPACE, ...gone], within);
     },
   };

@@ -1,9 +1,10 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { partDirectory } from "./directory.ts";
+import { PartFailed } from "./errors.ts";
 import { send } from "./http.ts";
 import { freePort } from "./ports.ts";
-import { type RunningProcess, run, startProcess } from "./process.ts";
+import { attempt, type RunningProcess, run, startProcess } from "./process.ts";
 import { eventually } from "./wait.ts";
 
 /** Where the repository is. */
@@ -17,7 +18,7 @@ export interface OperatorOptions {
   /** Folder for settings and log; default: a temporary one that dispose removes. */
   readonly directory?: string;
   readonly role?: "all" | "controller" | "gateway";
-  /** Default `Enabled`: the API server runs on this machine and reaches the gateway. */
+  /** Default `Enabled`: the API server runs on this machine and reaches the gateway. `Disabled`: it does not. */
   readonly aggregation?: "Enabled" | "Disabled";
   /** Laid over the settings of the demo, key by key. */
   readonly settings?: Readonly<Record<string, unknown>>;
@@ -41,27 +42,59 @@ export interface RunningOperator extends AsyncDisposable {
 /** The operator's namespace. */
 export const OPERATOR_NAMESPACE = "agent-worlds-system";
 
-/** Installs CRDs, admission policies and the operator's namespace, and waits until the API server serves the kinds. */
-export async function installOperator(kubeconfigPath: string, signal: AbortSignal): Promise<void> {
-  const kubectl = (...words: string[]) => run(["kubectl", "--kubeconfig", kubeconfigPath, ...words], { signal });
-  await kubectl("apply", "--server-side", "-f", join(ROOT, "crds", "generated"));
-  await run(["kubectl", "--kubeconfig", kubeconfigPath, "apply", "--server-side", "-f", "-"], {
-    signal,
-    input: `apiVersion: v1\nkind: Namespace\nmetadata:\n  name: ${OPERATOR_NAMESPACE}\n`,
-  });
-  const names = ["worlds", "sandboxes", "runtimes"].map((plural) => `crd/${plural}.agentworlds.dev`);
-  await kubectl("wait", "--for=condition=Established", "--timeout=60s", ...names);
-  // "Established" is said before the admission policies know the kinds: a create is refused with 503 until they do.
-  await eventually(
-    async () => {
-      await run(["kubectl", "--kubeconfig", kubeconfigPath, "create", "--dry-run=server", "-f", "-"], {
-        signal,
-        input: PROBES,
-      });
-      return true;
-    },
-    { signal, timeoutMs: 60_000, intervalMs: 200, what: "the API server to take a World and a Sandbox" },
+/** Who stamps the creators of Worlds and Sandboxes in a cluster. */
+export type StampedBy = "ApiServer" | "Gateway";
+
+/**
+ * Installs CRDs, admission policies and the operator's namespace, and waits until the API server takes the kinds. Says who
+ * stamps creators there: where it is a gateway (Kubernetes below 1.36), creations are refused until one serves.
+ */
+export async function installOperator(kubeconfigPath: string, signal: AbortSignal): Promise<StampedBy> {
+  const kubectl = (words: readonly string[], input = "") =>
+    run(["kubectl", "--kubeconfig", kubeconfigPath, ...words], { signal, input });
+  const { files, stampedBy } = await manifestsFor(kubeconfigPath, signal);
+  await kubectl(["apply", "--server-side", ...files]);
+  await kubectl(
+    ["apply", "--server-side", "-f", "-"],
+    `apiVersion: v1\nkind: Namespace\nmetadata:\n  name: ${OPERATOR_NAMESPACE}\n`,
   );
+  const names = PLURALS.map((plural) => `crd/${plural}.agentworlds.dev`);
+  await kubectl(["wait", "--for=condition=Established", "--timeout=60s", ...names]);
+  // "Established" is said before the admission policies know the kinds: a create is refused with 503 until they do.
+  await eventually(() => takesKinds(kubeconfigPath, { stampedBy, signal }), {
+    signal,
+    timeoutMs: 60_000,
+    intervalMs: 200,
+    what: "the API server to take a World and a Sandbox",
+  });
+  return stampedBy;
+}
+
+const PLURALS = ["worlds", "sandboxes", "runtimes"];
+
+/** The generated manifests that this cluster knows, as words for kubectl, and who stamps there. */
+export async function manifestsFor(
+  kubeconfigPath: string,
+  signal: AbortSignal,
+): Promise<{ files: readonly string[]; stampedBy: StampedBy }> {
+  const path = "/apis/admissionregistration.k8s.io/v1";
+  const api = await run(["kubectl", "--kubeconfig", kubeconfigPath, "get", "--raw", path], { signal });
+  const stampedBy = api.includes('"mutatingadmissionpolicies"') ? "ApiServer" : "Gateway";
+  const names = [...PLURALS, "admission", ...(stampedBy === "ApiServer" ? ["creator-stamp"] : [])];
+  return { files: names.flatMap((name) => ["-f", join(ROOT, "crds", "generated", `${name}.yaml`)]), stampedBy };
+}
+
+/** Whether the policies let a World and a Sandbox in, or refuse them for nothing but the stamp that a gateway is to set. */
+async function takesKinds(
+  kubeconfigPath: string,
+  { stampedBy, signal }: { stampedBy: StampedBy; signal: AbortSignal },
+): Promise<boolean> {
+  const words = ["kubectl", "--kubeconfig", kubeconfigPath, "create", "--dry-run=server", "-f", "-"];
+  const tried = await attempt(words, { signal, input: PROBES });
+  if (tried.code === 0) return true;
+  const refusals = tried.stderr.match(/nothing stamped who creates this/g) ?? [];
+  if (stampedBy === "Gateway" && refusals.length === 2) return true;
+  throw new PartFailed("operator", tried.stderr);
 }
 
 const PROBES = `apiVersion: agentworlds.dev/v1alpha1
@@ -95,6 +128,8 @@ export async function startOperator(options: OperatorOptions): Promise<RunningOp
       address: "127.0.0.1",
       service: "ExternalName",
       aggregation: options.aggregation ?? "Enabled",
+      // A webhook that the API server cannot reach would refuse every creation.
+      creatorStamp: options.aggregation ?? "Enabled",
     },
     metrics: { port: metricsPort },
     health: { port: healthPort },

@@ -32,7 +32,7 @@ test("a registry is all that must be stated; everything else has its documented 
     namespace: "agent-worlds-system",
     registry: { url: "https://registry.acme.dev", prefix: "worlds" },
     sources: { development: "Disabled" },
-    gateway: { port: 8443, address: "0.0.0.0", aggregation: "Enabled", service: "InCluster" },
+    gateway: { port: 8443, address: "0.0.0.0", aggregation: "Enabled", service: "InCluster", creatorStamp: "Enabled" },
     leader: { leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2 },
     limits: { deletionDeadlineSeconds: 600, workers: 16, drainSeconds: 20 },
     metrics: { port: 8080 },

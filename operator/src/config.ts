@@ -59,7 +59,21 @@ const gatewaySchema = z.strictObject({
   service: z
     .enum(["InCluster", "ExternalName"])
     .default("InCluster")
-    .describe("`ExternalName` points the APIService at this machine, for an operator beside the cluster."),
+    .describe(
+      "`ExternalName` points APIService and webhook at this machine, for an operator beside the cluster that its API server reaches as `localhost`.",
+    ),
+  creatorStamp: z
+    .enum(["Enabled", "Disabled"])
+    .default("Enabled")
+    .describe(
+      "`Enabled` registers the webhook that stamps creators where the API server does not by itself (below Kubernetes 1.36).",
+    ),
+  admissionClientCaFile: z
+    .string()
+    .optional()
+    .describe(
+      "PEM file of whoever signs the client certificate that kube-apiserver shows webhooks (`--admission-control-config-file`). Unset: it need not show one.",
+    ),
 });
 
 const leaderSchema = z.strictObject({

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
+import { AdmissionWebhook } from "./admission-webhook.ts";
 import { sendAnswer, sendFailure, sendJson } from "./answer.ts";
 import type { Authenticator } from "./authentication.ts";
 import { type Authorizer, attemptsToReview } from "./authorization.ts";
@@ -20,6 +21,7 @@ import { touch } from "./touch-verb.ts";
 export interface FrontParts {
   readonly authenticator: Authenticator;
   readonly authorizer: Authorizer;
+  readonly webhook: AdmissionWebhook;
   readonly parts: Parts;
   /** All requests of one identity, and those that hold whole bodies in memory. */
   readonly requests: InFlightLimit;
@@ -64,6 +66,7 @@ export async function serve(front: FrontParts, request: IncomingMessage, respons
     if (split.kind === "refused") throw badRequest(split.code, split.message);
     const { segments, query } = split;
     if (isHealth(segments)) return answerHealth(front, segments[0], response);
+    if (AdmissionWebhook.isAskedBy(segments)) return await front.webhook.answer(request, response, signal);
 
     const admission = AbortSignal.any([signal, AbortSignal.timeout(ADMISSION_DEADLINE_MS)]);
     const identity = await front.authenticator.authenticate(request, admission);

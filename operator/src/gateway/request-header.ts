@@ -41,24 +41,33 @@ export const splitBundle = (pem: string): string[] =>
   pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
 
 /**
- * Whether a client certificate may speak for others. OpenSSL verified the chain at the handshake (`verified`), but the
- * bundle may have changed since, so the leaf's issuer is checked again against today's: a removed CA ends its trust on
- * open connections too. Chains through intermediates are not accepted; no Kubernetes distribution issues them.
+ * Whether a client certificate is valid now and of an authority of the bundle. OpenSSL verified the chain at the handshake
+ * (`verified`), but against every bundle of the listener as it was then, so the leaf's issuer is checked again against this
+ * one as it is today: a removed CA ends its trust on open connections too. Chains through intermediates are not accepted; no
+ * Kubernetes distribution issues them.
  */
+export function isIssuedBy(
+  leaf: X509Certificate,
+  options: { bundle: string; verified: boolean; now: number },
+): boolean {
+  if (!options.verified) return false;
+  if (options.now < leaf.validFromDate.getTime() || options.now > leaf.validToDate.getTime()) return false;
+  return splitBundle(options.bundle).some((pem) => {
+    const ca = new X509Certificate(pem);
+    return ca.ca && leaf.checkIssued(ca) && leaf.verify(ca.publicKey);
+  });
+}
+
+/** Whether a client certificate may speak for others: of the request-header CA, with an allowed name. */
 export function maySpeakForOthers(
   leaf: X509Certificate,
   options: { trust: RequestHeaderTrust; verified: boolean; now: number },
 ): boolean {
-  if (!options.verified) return false;
-  if (options.now < leaf.validFromDate.getTime() || options.now > leaf.validToDate.getTime()) return false;
-  const issued = splitBundle(options.trust.ca).some((pem) => {
-    const ca = new X509Certificate(pem);
-    return ca.ca && leaf.checkIssued(ca) && leaf.verify(ca.publicKey);
-  });
-  if (!issued) return false;
-  if (options.trust.allowedNames.length === 0) return true;
+  const { trust, ...rest } = options;
+  if (!isIssuedBy(leaf, { bundle: trust.ca, ...rest })) return false;
+  if (trust.allowedNames.length === 0) return true;
   const name = commonName(leaf);
-  return name !== undefined && options.trust.allowedNames.includes(name);
+  return name !== undefined && trust.allowedNames.includes(name);
 }
 
 /** The subject's single common name; two of them are nobody's. */

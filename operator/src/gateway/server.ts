@@ -8,16 +8,18 @@ import { EventRecorder } from "../kube/events.ts";
 import { SECRETS } from "../kube/resource-types.ts";
 import type { Clock } from "../reconciler/clock.ts";
 import { untilAborted } from "../reconciler/deadline.ts";
-import { ApiRegistration, type Backend, GATEWAY_SERVICE } from "./apiservice.ts";
+import { AdmissionWebhook } from "./admission-webhook.ts";
+import { GATEWAY_SERVICE } from "./apiservice.ts";
 import { Authenticator } from "./authentication.ts";
 import { Authorizer } from "./authorization.ts";
 import type { CallLimits, DriverLookup } from "./call.ts";
 import { pause } from "./follow-object.ts";
 import { type FrontParts, serve } from "./front.ts";
 import { InFlightLimit } from "./in-flight.ts";
+import { type Backend, Registration } from "./registration.ts";
 import { type SandboxReader, SandboxWriter } from "./sandbox-store.ts";
 import { ServingCertificate } from "./serving-certificate.ts";
-import type { ServingMaterial } from "./serving-material.ts";
+import { joinedBundle, type ServingMaterial } from "./serving-material.ts";
 import { TouchTrace } from "./touch-trace.ts";
 import { TrustAnchor } from "./trust-anchor.ts";
 import { untilDone } from "./until-done.ts";
@@ -33,8 +35,13 @@ export interface GatewayConfig {
   readonly port: number;
   /** DNS names and addresses for the certificate besides `localhost` and the Service's. */
   readonly names?: readonly string[];
-  /** How kube-apiserver reaches the gateways; absent: aggregation is off and only direct clients are served. */
-  readonly aggregation?: Backend;
+  /** How kube-apiserver reaches the gateways; absent: it does not, and only direct clients are served. */
+  readonly backend?: Backend;
+  /** What kube-apiserver is to ask for over that way; both unless switched off. */
+  readonly aggregation?: "Enabled" | "Disabled";
+  readonly creatorStamp?: "Enabled" | "Disabled";
+  /** PEM bundle of whoever signs kube-apiserver's client certificates for webhooks; absent: it need not have one. */
+  readonly admissionClientCa?: string;
   readonly limits?: Partial<CallLimits>;
   /** Requests one identity may have under way. Default 512, of them 64 execs, which hold their bodies in memory. */
   readonly requestsPerIdentity?: number;
@@ -98,8 +105,9 @@ async function start(options: GatewayOptions, running: Running, background: Abor
   const trust = new TrustAnchor({ kube, clock, logger });
 
   let material = await untilDone(() => certificate.ensure(signal), { clock, logger, signal });
-  const server = createServer(serverOptions(tlsOf(material, trust)));
-  const useTls = () => server.setSecureContext(tlsOf(material, trust));
+  const tls = () => tlsOf(material, [trust.current?.ca, config.admissionClientCa]);
+  const server = createServer(serverOptions(tls()));
+  const useTls = () => server.setSecureContext(tls());
   const trustKnown = Promise.withResolvers<void>();
   const onTrust = () => {
     useTls();
@@ -115,9 +123,11 @@ async function start(options: GatewayOptions, running: Running, background: Abor
   const registration = register(options, { port, caBundle: material.caBundle });
   running.serving(server, registration);
   const onMaterial = async (next: ServingMaterial) => {
-    await registration?.trust(next.caBundle, background);
+    // Old and new are trusted before the first shows its new certificate, so that no call in between fails.
+    await registration?.trust(joinedBundle(next.caBundle, material.caBundle), background);
     material = next;
     useTls();
+    await registration?.trust(next.caBundle, background);
   };
   running.keep(certificate.keepFresh(onMaterial, background));
   if (registration !== undefined) running.keep(registration.keep(background));
@@ -159,7 +169,7 @@ class Running {
   readonly #requests = new Set<Promise<void>>();
   readonly #recorder: EventRecorder;
   #server: Server | undefined;
-  #registration: ApiRegistration | undefined;
+  #registration: Registration | undefined;
   #stopped: Promise<void> | undefined;
 
   constructor(options: GatewayOptions, background: AbortController) {
@@ -174,7 +184,7 @@ class Running {
     });
   }
 
-  serving(server: Server, registration: ApiRegistration | undefined): void {
+  serving(server: Server, registration: Registration | undefined): void {
     this.#server = server;
     this.#registration = registration;
   }
@@ -200,6 +210,7 @@ class Running {
     return {
       authenticator: new Authenticator({ kube, clock, trust: () => trust.current }),
       authorizer: new Authorizer({ kube, clock }),
+      webhook: new AdmissionWebhook({ clock, clientCa: config.admissionClientCa }),
       parts: {
         reader: sandboxes,
         writer: new SandboxWriter({ kube, reader: sandboxes, clock }),
@@ -289,23 +300,29 @@ const sent = (response: ServerResponse): Promise<void> =>
     else response.once("close", resolve);
   });
 
-function register(options: GatewayOptions, facts: { port: number; caBundle: string }): ApiRegistration | undefined {
+function register(options: GatewayOptions, facts: { port: number; caBundle: string }): Registration | undefined {
   const { kube, clock, logger, config } = options;
-  if (config.aggregation === undefined) return undefined;
-  return new ApiRegistration({
+  const offers = { aggregation: config.aggregation !== "Disabled", stamp: config.creatorStamp !== "Disabled" };
+  if (config.backend === undefined || !(offers.aggregation || offers.stamp)) return undefined;
+  return new Registration({
     kube,
     clock,
     logger,
     namespace: config.namespace,
     gateway: config.name,
-    backend: config.aggregation,
+    backend: config.backend,
+    offers,
     ...facts,
   });
 }
 
-function tlsOf(material: ServingMaterial, trust: TrustAnchor): { cert: string; key: string; ca: string[] } {
+/** `authorities`: PEM bundles of client certificates. */
+function tlsOf(
+  material: ServingMaterial,
+  authorities: readonly (string | undefined)[],
+): { cert: string; key: string; ca: string[] } {
   // An empty list trusts no client certificate; left out, it would trust every public authority.
-  const ca = trust.current === undefined ? [] : [trust.current.ca];
+  const ca = authorities.filter((bundle) => bundle !== undefined);
   return { cert: material.certificate, key: material.key, ca };
 }
 

@@ -44,6 +44,10 @@ export function renewed(
   return issue(authority, others, { names, now: wish.now });
 }
 
+/** Every certificate of these bundles once, in order. */
+export const joinedBundle = (...bundles: readonly string[]): string =>
+  `${[...new Set(bundles.flatMap(splitBundle))].join("\n")}\n`;
+
 function newAuthority(now: number): KeyPair {
   return makeAuthority({
     commonName: AUTHORITY_NAME,

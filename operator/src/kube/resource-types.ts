@@ -34,6 +34,18 @@ export const CLUSTER_ROLE_BINDINGS = clusterScoped(
   "clusterrolebindings",
 );
 export const API_SERVICES = clusterScoped("apiregistration.k8s.io", "v1", "APIService", "apiservices");
+export const MUTATING_WEBHOOKS = clusterScoped(
+  "admissionregistration.k8s.io",
+  "v1",
+  "MutatingWebhookConfiguration",
+  "mutatingwebhookconfigurations",
+);
+export const MUTATING_POLICY_BINDINGS = clusterScoped(
+  "admissionregistration.k8s.io",
+  "v1",
+  "MutatingAdmissionPolicyBinding",
+  "mutatingadmissionpolicybindings",
+);
 export const CUSTOM_RESOURCE_DEFINITIONS = clusterScoped(
   "apiextensions.k8s.io",
   "v1",

@@ -2,9 +2,9 @@
 import type { Runtime, Sandbox, World } from "@agentworlds/crds";
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
-import { withdrawIfNoGateway } from "../gateway/apiservice.ts";
 import { GatewayLeases } from "../gateway/gateway-lease.ts";
 import { GatewayWatch } from "../gateway/gateway-watch.ts";
+import { withdrawIfNoGateway } from "../gateway/registration.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { EventRecorder } from "../kube/events.ts";
 import { LEASES, NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
@@ -56,7 +56,7 @@ export interface ControllerRole {
 
 export const CONTROLLERS = ["world", "sandbox", "runtime"] as const;
 const LEASE_NAME = "agent-worlds-controller";
-/** How often the leader looks whether a gateway still serves the registered API. */
+/** How often the leader looks whether a gateway still serves what is registered. */
 const GATEWAY_CHECK_MS = 10_000;
 
 export function createControllerRole(parts: ControllerParts): ControllerRole {
@@ -228,18 +228,21 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
   ];
 }
 
-/** Gateways that were killed leave an APIService without a backend, and every namespace deletion hangs on it (DESIGN §6). */
+/**
+ * Gateways that were killed leave an APIService without a backend, and every namespace deletion hangs on it (DESIGN §6), or
+ * a webhook without one, and every creation fails on it.
+ */
 async function watchGateways({ kube, config, log, clock }: ControllerParts, signal: AbortSignal): Promise<void> {
   const { namespace } = config;
   const gateways = new GatewayWatch({ leases: new GatewayLeases(kube, namespace), clock });
   while (!signal.aborted) {
     try {
       const result = await withdrawIfNoGateway(kube, { gateways, namespace, signal });
-      if (result === "Withdrawn") log.warn({}, "no gateway is alive: the sessions API was withdrawn");
+      if (result === "Withdrawn") log.warn({}, "no gateway is alive: what led kube-apiserver to one was withdrawn");
       await clock.sleep(GATEWAY_CHECK_MS, signal);
     } catch (error) {
       if (signal.aborted) return;
-      log.warn({ err: error }, "could not look after the sessions API; it is tried again");
+      log.warn({ err: error }, "could not look after the gateways; it is tried again");
       await clock.sleep(GATEWAY_CHECK_MS, signal).catch((reason: unknown) => {
         if (!signal.aborted) throw reason;
       });

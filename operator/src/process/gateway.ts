@@ -1,4 +1,5 @@
 /** The gateway role: the sessions API, in every replica; needs no leader. */
+import { readFile } from "node:fs/promises";
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 import { sandboxReader } from "../gateway/sandbox-store.ts";
@@ -29,6 +30,7 @@ export function createGatewayRole(parts: GatewayParts): GatewayRole {
   let serving = false;
   return {
     async run(stop) {
+      const admissionClientCa = await admissionClientCaOf(parts.config);
       await parts.mirrors.synced(stop);
       const gateway = await createGateway({
         kube: parts.kube,
@@ -41,7 +43,8 @@ export function createGatewayRole(parts: GatewayParts): GatewayRole {
           name: parts.identity,
           host: parts.config.gateway.address,
           port: parts.config.gateway.port,
-          ...backendOf(parts.config),
+          ...wayOf(parts.config),
+          ...(admissionClientCa === undefined ? {} : { admissionClientCa }),
         },
         signal: stop,
       });
@@ -55,9 +58,16 @@ export function createGatewayRole(parts: GatewayParts): GatewayRole {
   };
 }
 
-function backendOf({ gateway }: Config) {
-  if (gateway.aggregation === "Disabled") return {};
-  return gateway.service === "ExternalName"
-    ? { aggregation: { kind: "External", host: "localhost" } as const }
-    : { aggregation: { kind: "InCluster", port: 443 } as const };
+function wayOf({ gateway }: Config) {
+  const { service, aggregation, creatorStamp } = gateway;
+  const backend =
+    service === "ExternalName"
+      ? ({ kind: "External", host: "localhost" } as const)
+      : ({ kind: "InCluster", port: 443 } as const);
+  return { backend, aggregation, creatorStamp };
+}
+
+async function admissionClientCaOf({ gateway }: Config): Promise<string | undefined> {
+  const file = gateway.admissionClientCaFile;
+  return file === undefined ? undefined : readFile(file, "utf8");
 }

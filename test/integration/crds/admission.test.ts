@@ -4,6 +4,7 @@ import { after, test } from "node:test";
 import { ADOPT_HEAD, CREATED_BY, sandboxSchema, worldSchema } from "@agentworlds/crds";
 import { z } from "zod";
 import { controlPlane, eventually } from "../../kit/index.ts";
+import { CREATORS, sandboxOf, stampOf } from "../gateway/creators.ts";
 import {
   type Answer,
   Api,
@@ -184,6 +185,17 @@ test("a user name cannot break out of its JSON string", async () => {
   const answer = await create(mallory, { kind: "World", name: "by-mallory", spec: world() });
   assert.deepEqual(creatorIn(answer), { user: 'm"allory\\","agent":"x' });
 });
+
+for (const creator of CREATORS) {
+  test(`the policy stamps ${creator.what} with the bytes that the webhook would write`, async () => {
+    const kubeconfig = await cluster.kubeconfigFor({ user: creator.user, groups: ["system:masters"] });
+    const as = creator.as === undefined ? [] : ["--as", creator.as, "--as-group", "system:masters"];
+    const path = `jsonpath={.metadata.annotations.${CREATED_BY.replaceAll(".", "\\.")}}`;
+    const words = ["create", "--dry-run=server", "-f", "-", "-o", path, ...as];
+    const text = sandboxOf(creator, { name: "contract", namespace });
+    assert.equal(await kubectlOk(kubeconfig, words, text), stampOf(creator));
+  });
+}
 
 test("a control character in a user name is replaced and does not break the JSON", async () => {
   const answer = await create(tabbed, { kind: "World", name: "by-tabbed", spec: world() });
@@ -371,7 +383,7 @@ test("where the stamp is not put back, a change of it is refused", async () => {
   );
 });
 
-test("where nothing stamps, a stamp that a client sends must be true; without one there is none", async () => {
+test("where nothing stamps, only who states truly who they are creates; the refusal says what to state", async () => {
   const claims = (api: Api, name: string, stamp?: string, spec: unknown = { image: "busybox" }) =>
     create(api, {
       kind: "Sandbox",
@@ -393,7 +405,17 @@ test("where nothing stamps, a stamp that a client sends must be true; without on
   assert.equal(stated.status, 201, stated.message);
   const honest = await claims(bob, "honest", '{"user":"bob"}');
   assert.equal(honest.status, 201, honest.message);
-  const unstamped = await claims(bob, "unstamped");
-  assert.equal(unstamped.status, 201, unstamped.message);
-  assert.equal(stampIn(unstamped), undefined);
+  for (const [api, stamp] of [
+    [bob, '{"user":"bob"}'],
+    [serviceAccount, '{"user":"system:serviceaccount:ci:runner","agent":"serviceaccount:ci:runner"}'],
+    [mallory, '{"user":"m\\"allory\\\\\\",\\"agent\\":\\"x"}'],
+  ] as const) {
+    const unstamped = await claims(api, "unstamped");
+    assert.equal(unstamped.status, 403, unstamped.message);
+    const said = /set the annotation agentworlds\.dev\/created-by to (.*)$/.exec(unstamped.message)?.[1];
+    assert.equal(said, stamp);
+    const stated = await claims(api, `unstamped-${stamp.length}`, said);
+    assert.equal(stated.status, 201, stated.message);
+    assert.equal(stampIn(stated), stamp);
+  }
 });

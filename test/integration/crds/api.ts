@@ -147,13 +147,8 @@ export async function installKinds(cluster: Pick<Cluster, "kubeconfigPath">, api
 
 /** Applies the admission policies as they are committed. They are in force a moment later: wait for what they do. */
 export async function installPolicies(cluster: Pick<Cluster, "kubeconfigPath">): Promise<void> {
-  await kubectlOk(cluster.kubeconfigPath, [
-    "apply",
-    "--server-side",
-    "--force-conflicts",
-    "-f",
-    join(generated, "admission.yaml"),
-  ]);
+  const files = ["admission", "creator-stamp"].flatMap((name) => ["-f", join(generated, `${name}.yaml`)]);
+  await kubectlOk(cluster.kubeconfigPath, ["apply", "--server-side", "--force-conflicts", ...files]);
 }
 
 /** A namespace for one test file. */

@@ -77,7 +77,9 @@ export class Lab implements AsyncDisposable {
         name,
         host: "127.0.0.1",
         port: 0,
-        ...(aggregated ? { aggregation: { kind: "External", host: "localhost" } } : {}),
+        // No policy is installed here, so a gateway would register its webhook; that has a test file of its own.
+        creatorStamp: "Disabled",
+        ...(aggregated ? { backend: { kind: "External", host: "localhost" } } : {}),
         ...config,
       },
       signal: this.signal,
@@ -202,9 +204,11 @@ export class Lab implements AsyncDisposable {
   }
 }
 
-export async function startLab(): Promise<Lab> {
+/** `apiServerFlags` are added to kube-apiserver's own. */
+export async function startLab(apiServerFlags: readonly string[] = []): Promise<Lab> {
   // ExternalName Services are refused where kube-apiserver resolves endpoints itself.
-  const lab = new Lab(await controlPlane({ own: true, apiServerFlags: ["--enable-aggregator-routing=false"] }));
+  const flags = ["--enable-aggregator-routing=false", ...apiServerFlags];
+  const lab = new Lab(await controlPlane({ own: true, apiServerFlags: flags }));
   const { signal } = lab;
   const definitions = lab.kube.resource<Definition>(CUSTOM_RESOURCE_DEFINITIONS);
   for (const plural of ["sandboxes", "worlds"]) {

@@ -21,8 +21,8 @@ export interface RawRequest {
 /** Somebody who can reach a server. */
 export interface Caller extends Disposable {
   send(wish: RawRequest): Promise<RawAnswer>;
-  /** Announces the body twice as long as it is and leaves the request open. */
-  sendHalf(wish: RawRequest & { body: Buffer }): { destroy(): void };
+  /** Announces the body twice as long as it is and leaves the request open; `closed` when either side has ended it. */
+  sendHalf(wish: RawRequest & { body: Buffer }): { destroy(): void; readonly closed: Promise<void> };
 }
 
 export interface CallerOptions {
@@ -49,8 +49,10 @@ export function caller(base: string, options: CallerOptions): Caller {
       });
       // The test destroys it: a reset is what it wants.
       outgoing.on("error", () => outgoing.destroy());
+      const { promise: closed, resolve } = Promise.withResolvers<void>();
+      outgoing.once("close", () => resolve());
       outgoing.write(wish.body);
-      return outgoing;
+      return { destroy: () => outgoing.destroy(), closed };
     },
     send(wish) {
       const { promise, resolve, reject } = Promise.withResolvers<RawAnswer>();

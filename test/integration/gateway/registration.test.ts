@@ -1,18 +1,14 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import pino from "pino";
-import {
-  API_SERVICE,
-  ApiRegistration,
-  GATEWAY_SERVICE,
-  type Withdrawal,
-  withdrawIfNoGateway,
-} from "../../../operator/src/gateway/apiservice.ts";
+import { API_SERVICE, GATEWAY_SERVICE } from "../../../operator/src/gateway/apiservice.ts";
 import { makeAuthority } from "../../../operator/src/gateway/certificate.ts";
 import { GROUP, GROUP_VERSION } from "../../../operator/src/gateway/discovery.ts";
 import { GatewayLeases } from "../../../operator/src/gateway/gateway-lease.ts";
 import { GatewayWatch } from "../../../operator/src/gateway/gateway-watch.ts";
+import { Registration, withdrawIfNoGateway } from "../../../operator/src/gateway/registration.ts";
 import { SERVING_SECRET } from "../../../operator/src/gateway/serving-certificate.ts";
+import type { Withdrawal } from "../../../operator/src/gateway/signpost.ts";
 import { isNotFound } from "../../../operator/src/kube/errors.ts";
 import { API_SERVICES, LEASES, NAMESPACES, SECRETS, SERVICES } from "../../../operator/src/kube/resource-types.ts";
 import { type Clock, systemClock } from "../../../operator/src/reconciler/clock.ts";
@@ -144,7 +140,7 @@ describe("the registration of the aggregated API", () => {
   test("a gateway whose registered neighbour died without a word takes over when the Lease is stale", async () => {
     const authority = makeAuthority({ commonName: "test", notBefore: Date.now(), notAfter: Date.now() + MINUTE });
     const registration = (gateway: string, port: number, clock: Clock) =>
-      new ApiRegistration({
+      new Registration({
         kube: lab.kube,
         clock,
         logger: pino({ level: "silent" }),
@@ -152,6 +148,7 @@ describe("the registration of the aggregated API", () => {
         gateway,
         port,
         backend: { kind: "External", host: "localhost" },
+        offers: { aggregation: true, stamp: false },
         caBundle: authority.certificate,
       });
     const port = async (): Promise<number> =>
@@ -184,7 +181,7 @@ describe("the registration of the aggregated API", () => {
 
   test("a gateway that renews is alive though its clock is an hour behind", async () => {
     const authority = makeAuthority({ commonName: "test", notBefore: Date.now(), notAfter: Date.now() + MINUTE });
-    const registration = new ApiRegistration({
+    const registration = new Registration({
       kube: lab.kube,
       clock: movedClock(-60 * MINUTE),
       logger: pino({ level: "silent" }),
@@ -192,6 +189,7 @@ describe("the registration of the aggregated API", () => {
       gateway: "behind",
       port: 50_003,
       backend: { kind: "External", host: "localhost" },
+      offers: { aggregation: true, stamp: false },
       caBundle: authority.certificate,
     });
     const clock = movedClock();
@@ -202,6 +200,20 @@ describe("the registration of the aggregated API", () => {
       clock.move(10_000);
     }
     assert.ok((await controllerLooks(40_000)).includes("Withdrawn"), "it is dead when it no longer renews");
+  });
+
+  test("the way to this machine is put back when somebody removes it alone", async () => {
+    const gateway = await lab.gateway("lost-way");
+    await lab.aggregated();
+    const services = lab.kube.resource(SERVICES);
+    const ref = { namespace: SYSTEM, name: GATEWAY_SERVICE };
+    const { uid } = (await services.get(ref, { signal: lab.signal })).metadata;
+    await services.delete(ref, { signal: lab.signal });
+    await eventually(async () => (await services.get(ref, { signal: lab.signal })).metadata.uid !== uid, {
+      what: "a new way",
+    });
+    await eventually(served, { what: "serving again" });
+    await gateway.stop();
   });
 
   test("an APIService that somebody else made is not withdrawn", async () => {
@@ -243,6 +255,20 @@ describe("the registration of the aggregated API", () => {
     assert.equal(Buffer.from(bundle, "base64").toString(), gateway.caBundle);
     await eventually(served, { what: "kube-apiserver going on to serve" });
     await gateway.stop();
+  });
+
+  test("where the API server stamps creators by itself there is no webhook; where it could and nobody bound the policy, there is", async () => {
+    const policy = new URL("../../../crds/generated/creator-stamp.yaml", import.meta.url).pathname;
+    const webhooks = async (): Promise<string> =>
+      (await lab.kubectl("get", "mutatingwebhookconfigurations", "-o", "name")).trim();
+    const gateway = await lab.gateway("upgraded", { creatorStamp: "Enabled" });
+    await eventually(async () => (await webhooks()) !== "", { what: "the webhook in place of a policy" });
+    await lab.kubectl("apply", "--server-side", "-f", policy);
+    await eventually(async () => (await webhooks()) === "", { what: "the webhook giving way to the policy" });
+    await lab.kubectl("delete", "-f", policy);
+    await eventually(async () => (await webhooks()) !== "", { what: "the webhook coming back" });
+    await gateway.stop();
+    assert.equal(await webhooks(), "");
   });
 
   test("a gateway outlives an outage of the API server and serves again afterwards", async () => {

@@ -1,0 +1,44 @@
+/** The words of the stamp. That the API server's policies give the same bytes is shown on a real one (test/integration). */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { creatorStamp } from "./creator-stamp.ts";
+
+const ACCOUNT = "system:serviceaccount:ci:runner";
+const byAgent = (agent: unknown) => ({ spec: { agent } });
+
+for (const [who, user, object, stamp] of [
+  ["a person", "alice", { spec: {} }, '{"user":"alice"}'],
+  ["a person through an agent", "alice", byAgent({ id: "claude" }), '{"user":"alice","agent":"claude"}'],
+  [
+    "an agent in a conversation",
+    "alice",
+    byAgent({ id: "claude", conversation: "c-1" }),
+    '{"user":"alice","agent":"claude","conversation":"c-1"}',
+  ],
+  ["a conversation of nobody", "alice", byAgent({ conversation: "c" }), '{"user":"alice","conversation":"c"}'],
+  ["a ServiceAccount, which is an agent", ACCOUNT, {}, `{"user":"${ACCOUNT}","agent":"serviceaccount:ci:runner"}`],
+  [
+    "a ServiceAccount that states its agent",
+    ACCOUNT,
+    byAgent({ id: "claude" }),
+    `{"user":"${ACCOUNT}","agent":"claude"}`,
+  ],
+  ["a user who only sounds like one", "system:serviceaccounts", {}, '{"user":"system:serviceaccounts"}'],
+  ["an agent that is no object", "alice", byAgent("claude"), '{"user":"alice"}'],
+  ["an agent that is a list", "alice", byAgent([{ id: "claude" }]), '{"user":"alice"}'],
+  ["an agent that is null", ACCOUNT, byAgent(null), `{"user":"${ACCOUNT}","agent":"serviceaccount:ci:runner"}`],
+  ["an id that is a number", "alice", byAgent({ id: 7 }), '{"user":"alice"}'],
+  ["an id of nothing", ACCOUNT, byAgent({ id: "" }), `{"user":"${ACCOUNT}"}`],
+  ["no spec at all", "alice", {}, '{"user":"alice"}'],
+  ["a spec that is text", "alice", { spec: "agent" }, '{"user":"alice"}'],
+  ["no object at all", "alice", null, '{"user":"alice"}'],
+  ["an id that every object inherits", "alice", { spec: { agent: Object.create({ id: "x" }) } }, '{"user":"alice"}'],
+  ["a name that would break out", 'm"a\\","agent":"x', {}, '{"user":"m\\"a\\\\\\",\\"agent\\":\\"x"}'],
+  ["control characters", "tab\tbed\n\u0000\u001f\u007f", {}, '{"user":"tab\ufffdbed\ufffd\ufffd\ufffd\u007f"}'],
+  ["names beyond ASCII", "zoë 🐝 \u2028", {}, '{"user":"zoë 🐝 \u2028"}'],
+] as const) {
+  test(`${who} is stamped ${stamp}`, () => {
+    assert.equal(creatorStamp(user, object), stamp);
+    assert.doesNotThrow(() => JSON.parse(stamp));
+  });
+}
