@@ -31,6 +31,9 @@ const GENERATED = join(import.meta.dirname, "../../../crds/generated");
 const WEBHOOK = "created-by.agentworlds.dev";
 const FORGED = { [CREATED_BY]: '{"user":"somebody-else"}' };
 
+/** An object as far as its stamp is looked at: a dry run has no resourceVersion. */
+const STAMPED = z.object({ metadata: z.object({ annotations: z.record(z.string(), z.string()).optional() }) });
+
 interface Configuration extends KubeObject {
   readonly webhooks: readonly {
     readonly clientConfig: { readonly caBundle: string; readonly service: { readonly port: number } };
@@ -54,7 +57,9 @@ async function knownPort(directory: string): Promise<KnownPort> {
   const certified = issue(authority, { commonName: "kube-apiserver", usage: "client" });
   const user = `${GATEWAY_SERVICE}.${SYSTEM}.svc:${port}`;
   const clients = join(directory, "webhook-clients.kubeconfig");
-  await writeFile(clients, kubeconfig({ server: "https://unused", ca: authority.certPem, user, ...certified }));
+  const known = JSON.parse(kubeconfig({ server: "https://unused", ca: authority.certPem, user, ...certified }));
+  // The user of a current context would be shown to every webhook.
+  await writeFile(clients, JSON.stringify({ ...known, "current-context": "" }));
   const admission = join(directory, "admission.json");
   const apiVersion = "apiserver.config.k8s.io/v1";
   const configuration = { apiVersion, kind: "WebhookAdmissionConfiguration", kubeConfigFile: clients };
@@ -132,7 +137,7 @@ describe("on an API server that does not stamp creators by itself", () => {
         message: result.stderr,
       };
     }
-    const { metadata } = sandboxSchema.parse(JSON.parse(result.stdout));
+    const { metadata } = STAMPED.parse(JSON.parse(result.stdout));
     return { status: 201, name, stamp: metadata.annotations?.[CREATED_BY] };
   }
 
@@ -373,7 +378,8 @@ describe("on an API server that does not stamp creators by itself", () => {
       answers.push(await withdrawIfNoGateway(lab.kube, { gateways, namespace: SYSTEM, signal: lab.signal }));
       moved += 10_000;
     }
-    assert.deepEqual(answers, ["Kept", "Kept", "Kept", "Kept", "Withdrawn"]);
+    assert.deepEqual(answers.slice(0, 3), ["Kept", "Kept", "Kept"], "it may be restarting");
+    assert.ok(answers.includes("Withdrawn"));
     assert.equal(await webhook(), undefined);
     const refused = await eventually(
       async () => {
@@ -388,7 +394,7 @@ describe("on an API server that does not stamp creators by itself", () => {
   test("a webhook of that name that somebody else made is not withdrawn", async () => {
     const service = { namespace: SYSTEM, name: "other", path: "/" };
     const rule = { apiGroups: ["other"], apiVersions: ["v1"], operations: ["CREATE"], resources: ["others"] };
-    await admin.send("POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", {
+    const made = await admin.send("POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", {
       metadata: { name: WEBHOOK },
       webhooks: [
         {
@@ -400,6 +406,7 @@ describe("on an API server that does not stamp creators by itself", () => {
         },
       ],
     });
+    assert.equal(made.status, 201, made.message);
     const gateways = new GatewayWatch({
       leases: { list: async () => [], release: () => Promise.resolve() },
       clock: systemClock,
