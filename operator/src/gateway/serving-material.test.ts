@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
 import { test } from "node:test";
 import { splitBundle } from "./request-header.ts";
-import { renewed } from "./serving-material.ts";
+import { joinedBundle, renewed } from "./serving-material.ts";
 
 const DAY = 86_400_000;
 const now = Date.UTC(2031, 4, 1);
@@ -51,3 +51,11 @@ for (const [name, damaged] of damages) {
     assert.equal(renewed(next, { names, now }), next);
   });
 }
+
+test("bundles are joined without repeating a certificate, the first one's first", () => {
+  const second = renewed(undefined, { names, now });
+  const both = joinedBundle(second.caBundle, first.caBundle);
+  assert.deepEqual(splitBundle(both), [...splitBundle(second.caBundle), ...splitBundle(first.caBundle)]);
+  assert.equal(joinedBundle(both, first.caBundle), both);
+  assert.equal(joinedBundle(first.caBundle, first.caBundle), first.caBundle);
+});
