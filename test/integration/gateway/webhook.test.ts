@@ -20,7 +20,7 @@ import { MUTATING_WEBHOOKS, SECRETS } from "../../../operator/src/kube/resource-
 import { systemClock } from "../../../operator/src/reconciler/clock.ts";
 import type { KubeObject } from "../../../operator/src/reconciler/list-watch.ts";
 import { eventually } from "../../kit/index.ts";
-import { type Api, kubectl, kubectlOk, Api as OpenApi, pathOf } from "../crds/api.ts";
+import { Api, kubectl, kubectlOk, pathOf } from "../crds/api.ts";
 import { CREATORS, type Creator, sandboxOf, stampOf } from "./creators.ts";
 import { LAB, type Lab, SYSTEM, startLab } from "./fixture.ts";
 import { type KnownPort, knownPort } from "./webhook-clients.ts";
