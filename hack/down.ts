@@ -1,10 +1,9 @@
 // Ends what `hack/up.ts` started, and removes what it made. Does nothing when nothing is up.
 //   node hack/down.ts [--directory DIR]
-import { access } from "node:fs/promises";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { runCommandLine } from "./parts/command-line.ts";
-import { systemErrorCode } from "./parts/errors.ts";
+import { isThere } from "./parts/directory.ts";
 import { defaultDirectory, endParts, localPaths, removeEmpty } from "./parts/local.ts";
 
 const withinMs = 3 * 60_000;
@@ -21,13 +20,3 @@ await runCommandLine(async (words, stop) => {
   await removeEmpty(paths);
   return 0;
 });
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await access(path);
-    return true;
-  } catch (error) {
-    if (systemErrorCode(error) !== "ENOENT") throw error;
-    return false;
-  }
-}

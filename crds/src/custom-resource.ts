@@ -1,4 +1,5 @@
 import type { KindDefinition } from "./definition.ts";
+import { UNOBSERVED } from "./kind.ts";
 import { API_VERSION, GROUP, VERSION } from "./object.ts";
 import { isNode, type SchemaNode, structuralSchema } from "./openapi.ts";
 import { VALIDATIONS } from "./schema.ts";
@@ -52,7 +53,7 @@ export function objectSchema(definition: KindDefinition): SchemaNode {
       // Without the default a new object has no observedGeneration, and kstatus calls it current before anything was done.
       status: described("What is so. Written by the operator only.", {
         ...status,
-        default: { observedGeneration: -1 },
+        default: { ...UNOBSERVED },
       }),
     },
     [VALIDATIONS]: [

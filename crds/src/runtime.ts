@@ -1,18 +1,7 @@
 import * as z from "zod";
 import type { KindDefinition, KindResource } from "./definition.ts";
-import {
-  API_VERSION,
-  causedBySchema,
-  conditions,
-  GROUP,
-  LIMITS,
-  newObjectMetaSchema,
-  objectMetaSchema,
-  observedGeneration,
-  platform,
-  sandboxReferenceSchema,
-  VERSION,
-} from "./object.ts";
+import { AGE_COLUMN, objectSchemas, REASON_COLUMN, readyColumn, resourceOf, UNOBSERVED } from "./kind.ts";
+import { causedBySchema, conditions, LIMITS, observedGeneration, platform, sandboxReferenceSchema } from "./object.ts";
 import {
   count,
   digest,
@@ -239,17 +228,13 @@ export const runtimeStatusSchema = z.object({
     .describe("Containers kept because their work could not be published; at most 64."),
 });
 
+const schemas = objectSchemas("Runtime", { spec: runtimeSpecSchema, status: runtimeStatusSchema.default(UNOBSERVED) });
+
 /** A Runtime as the API server returns it. */
-export const runtimeSchema = z.object({
-  apiVersion: z.literal(API_VERSION),
-  kind: z.literal("Runtime"),
-  metadata: objectMetaSchema,
-  spec: runtimeSpecSchema,
-  status: runtimeStatusSchema.default({ observedGeneration: -1 }),
-});
+export const runtimeSchema = schemas.stored;
 
 /** A Runtime that is about to be created. */
-export const newRuntimeSchema = runtimeSchema.omit({ status: true }).extend({ metadata: newObjectMetaSchema });
+export const newRuntimeSchema = schemas.fresh;
 
 export type RuntimeSpec = z.infer<typeof runtimeSpecSchema>;
 export type RuntimeStatus = z.infer<typeof runtimeStatusSchema>;
@@ -259,14 +244,6 @@ export type RuntimeHost = z.infer<typeof hostSchema>;
 export type RuntimeHostStatus = z.infer<typeof hostStatusSchema>;
 export type RuntimeRescue = z.infer<typeof runtimeRescueSchema>;
 export type NamespaceSelector = z.infer<typeof selectorSchema>;
-
-export const RUNTIMES: KindResource = {
-  group: GROUP,
-  version: VERSION,
-  plural: "runtimes",
-  kind: "Runtime",
-  namespaced: false,
-};
 
 export const runtimeDefinition: KindDefinition = {
   kind: "Runtime",
@@ -278,22 +255,11 @@ export const runtimeDefinition: KindDefinition = {
   spec: runtimeSpecSchema,
   status: runtimeStatusSchema,
   columns: [
-    {
-      name: "Ready",
-      type: "string",
-      jsonPath: '.status.conditions[?(@.type=="Ready")].status',
-      description: "Whether it takes Sandboxes.",
-    },
+    readyColumn("Whether it takes Sandboxes."),
     { name: "Used", type: "integer", jsonPath: ".status.capacity.used", description: "Sandboxes with compute." },
     { name: "Total", type: "integer", jsonPath: ".status.capacity.total", description: "Sandboxes it takes." },
     { name: "Hosts", type: "string", jsonPath: ".status.hostsReachable", description: "Hosts that answer, of all." },
-    {
-      name: "Reason",
-      type: "string",
-      jsonPath: '.status.conditions[?(@.type=="Ready")].reason',
-      description: "Why it is Ready or not.",
-      priority: 1,
-    },
+    REASON_COLUMN,
     {
       name: "Platform",
       type: "string",
@@ -309,6 +275,8 @@ export const runtimeDefinition: KindDefinition = {
       description: "Enabled or Cordoned.",
       priority: 1,
     },
-    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp", description: "Time since creation." },
+    AGE_COLUMN,
   ],
 };
+
+export const RUNTIMES: KindResource = resourceOf(runtimeDefinition);

@@ -1,17 +1,7 @@
 import * as z from "zod";
 import type { KindDefinition, KindResource } from "./definition.ts";
-import {
-  API_VERSION,
-  causedBySchema,
-  conditions,
-  GROUP,
-  LIMITS,
-  newObjectMetaSchema,
-  objectMetaSchema,
-  observedGeneration,
-  VERSION,
-  versionPointerSchema,
-} from "./object.ts";
+import { AGE_COLUMN, objectSchemas, REASON_COLUMN, resourceOf, UNOBSERVED } from "./kind.ts";
+import { causedBySchema, conditions, LIMITS, observedGeneration, versionPointerSchema } from "./object.ts";
 import {
   type CelRule,
   count,
@@ -327,17 +317,13 @@ export const sandboxStatusSchema = z.object({
     .describe("The end of the session; terminal."),
 });
 
+const schemas = objectSchemas("Sandbox", { spec: sandboxSpecSchema, status: sandboxStatusSchema.default(UNOBSERVED) });
+
 /** A Sandbox as the API server returns it. */
-export const sandboxSchema = z.object({
-  apiVersion: z.literal(API_VERSION),
-  kind: z.literal("Sandbox"),
-  metadata: objectMetaSchema,
-  spec: sandboxSpecSchema,
-  status: sandboxStatusSchema.default({ observedGeneration: -1 }),
-});
+export const sandboxSchema = schemas.stored;
 
 /** A Sandbox that is about to be created. */
-export const newSandboxSchema = sandboxSchema.omit({ status: true }).extend({ metadata: newObjectMetaSchema });
+export const newSandboxSchema = schemas.fresh;
 
 export type SandboxSpec = z.infer<typeof sandboxSpecSchema>;
 export type SandboxStatus = z.infer<typeof sandboxStatusSchema>;
@@ -349,14 +335,6 @@ export type SandboxOperation = z.infer<typeof operationSchema>;
 export type SandboxRequest = z.infer<typeof requestSchema>;
 export type SandboxRequestResult = z.infer<typeof resultSchema>;
 export type EnvironmentVariable = z.infer<typeof environmentVariableSchema>;
-
-export const SANDBOXES: KindResource = {
-  group: GROUP,
-  version: VERSION,
-  plural: "sandboxes",
-  kind: "Sandbox",
-  namespaced: true,
-};
 
 export const sandboxDefinition: KindDefinition = {
   kind: "Sandbox",
@@ -383,13 +361,7 @@ export const sandboxDefinition: KindDefinition = {
       jsonPath: ".status.expiresAt",
       description: "When it hibernates unless touched.",
     },
-    {
-      name: "Reason",
-      type: "string",
-      jsonPath: '.status.conditions[?(@.type=="Ready")].reason',
-      description: "Why it is Ready or not.",
-      priority: 1,
-    },
+    REASON_COLUMN,
     {
       name: "Runtime",
       type: "string",
@@ -405,6 +377,8 @@ export const sandboxDefinition: KindDefinition = {
       priority: 1,
     },
     { name: "Agent", type: "string", jsonPath: ".spec.agent.id", description: "The agent at work.", priority: 1 },
-    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp", description: "Time since creation." },
+    AGE_COLUMN,
   ],
 };
+
+export const SANDBOXES: KindResource = resourceOf(sandboxDefinition);

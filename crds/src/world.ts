@@ -1,18 +1,7 @@
 import * as z from "zod";
 import type { KindDefinition, KindResource } from "./definition.ts";
-import {
-  API_VERSION,
-  causedBySchema,
-  conditions,
-  GROUP,
-  LIMITS,
-  newObjectMetaSchema,
-  objectMetaSchema,
-  observedGeneration,
-  platform,
-  sandboxReferenceSchema,
-  VERSION,
-} from "./object.ts";
+import { AGE_COLUMN, objectSchemas, REASON_COLUMN, readyColumn, resourceOf, UNOBSERVED } from "./kind.ts";
+import { causedBySchema, conditions, LIMITS, observedGeneration, platform, sandboxReferenceSchema } from "./object.ts";
 import {
   bytes,
   count,
@@ -273,17 +262,13 @@ export const worldStatusSchema = z.object({
     .describe("Versions that retention deleted, newest last; the last 64."),
 });
 
+const schemas = objectSchemas("World", { spec: worldSpecSchema, status: worldStatusSchema.default(UNOBSERVED) });
+
 /** A World as the API server returns it. */
-export const worldSchema = z.object({
-  apiVersion: z.literal(API_VERSION),
-  kind: z.literal("World"),
-  metadata: objectMetaSchema,
-  spec: worldSpecSchema,
-  status: worldStatusSchema.default({ observedGeneration: -1 }),
-});
+export const worldSchema = schemas.stored;
 
 /** A World that is about to be created. */
-export const newWorldSchema = worldSchema.omit({ status: true }).extend({ metadata: newObjectMetaSchema });
+export const newWorldSchema = schemas.fresh;
 
 export type WorldSpec = z.infer<typeof worldSpecSchema>;
 export type WorldStatus = z.infer<typeof worldStatusSchema>;
@@ -295,14 +280,6 @@ export type WorldHolder = z.infer<typeof holderSchema>;
 export type Recovery = z.infer<typeof recoverySchema>;
 export type WorldRescue = z.infer<typeof rescueSchema>;
 export type PrunedVersion = z.infer<typeof prunedVersionSchema>;
-
-export const WORLDS: KindResource = {
-  group: GROUP,
-  version: VERSION,
-  plural: "worlds",
-  kind: "World",
-  namespaced: true,
-};
 
 export const worldDefinition: KindDefinition = {
   kind: "World",
@@ -316,19 +293,8 @@ export const worldDefinition: KindDefinition = {
   columns: [
     { name: "Head", type: "integer", jsonPath: ".status.head.version", description: "Number of the newest version." },
     { name: "Holder", type: "string", jsonPath: ".status.holder.sandbox", description: "The Sandbox that may write." },
-    {
-      name: "Ready",
-      type: "string",
-      jsonPath: '.status.conditions[?(@.type=="Ready")].status',
-      description: "Whether Sandboxes can boot from it.",
-    },
-    {
-      name: "Reason",
-      type: "string",
-      jsonPath: '.status.conditions[?(@.type=="Ready")].reason',
-      description: "Why it is Ready or not.",
-      priority: 1,
-    },
+    readyColumn("Whether Sandboxes can boot from it."),
+    REASON_COLUMN,
     {
       name: "Digest",
       type: "string",
@@ -343,6 +309,8 @@ export const worldDefinition: KindDefinition = {
       description: "What it started from.",
       priority: 1,
     },
-    { name: "Age", type: "date", jsonPath: ".metadata.creationTimestamp", description: "Time since creation." },
+    AGE_COLUMN,
   ],
 };
+
+export const WORLDS: KindResource = resourceOf(worldDefinition);

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { access, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemErrorCode } from "./errors.ts";
@@ -91,4 +91,15 @@ export async function identify(pid: number): Promise<ProcessIdentity | undefined
 /** Whether that very process still runs (a zombie does not). */
 export async function isAlive(identity: ProcessIdentity): Promise<boolean> {
   return (await identify(identity.pid))?.startTime === identity.startTime;
+}
+
+/** Whether there is something at a path. @throws what is not about its absence. */
+export async function isThere(path: string): Promise<boolean> {
+  try {
+    await access(path);
+    return true;
+  } catch (error) {
+    if (systemErrorCode(error) !== "ENOENT") throw error;
+    return false;
+  }
 }

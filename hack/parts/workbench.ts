@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
-import { access, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { defaultCacheDirectory } from "./binaries.ts";
-import { MissingProgram, systemErrorCode } from "./errors.ts";
+import { isThere } from "./directory.ts";
+import { MissingProgram } from "./errors.ts";
 import { withLock } from "./lock.ts";
 import { ensureProgram, type PackagedProgram } from "./packages.ts";
 import { run } from "./process.ts";
@@ -66,15 +67,5 @@ async function build(directory: string, path: string, signal: AbortSignal): Prom
     await rename(tar, path);
   } finally {
     await rm(scratch, { recursive: true, force: true });
-  }
-}
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await access(path);
-    return true;
-  } catch (error) {
-    if (systemErrorCode(error) !== "ENOENT") throw error;
-    return false;
   }
 }

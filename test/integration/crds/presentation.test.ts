@@ -197,6 +197,8 @@ test("a Runtime is isolated and limited unless it says otherwise", async () => {
     docker: { hosts },
     selection: "ByName",
     scheduling: "Enabled",
+    drainSeconds: 300,
+    hostLossSeconds: 7200,
     capacity: { maxSandboxes: 20 },
     isolation: { network: "Isolated", pidsLimit: 512, memory: "2Gi" },
     imageCache: { keepImages: 10 },

@@ -19,8 +19,14 @@ const script = (name: string): string => fileURLToPath(new URL(`../../../hack/${
 
 const limit = (): AbortSignal => AbortSignal.timeout(60_000);
 
+/** The runner's own cluster is not one that somebody lends. */
+const { KUBECONFIG: _kubeconfig, ...withoutCluster } = process.env;
+
 function hack(name: string, ...words: string[]): Promise<CommandResult> {
-  return attempt([process.execPath, script(name), ...words], { signal: AbortSignal.timeout(120_000) });
+  return attempt([process.execPath, script(name), ...words], {
+    env: withoutCluster,
+    signal: AbortSignal.timeout(120_000),
+  });
 }
 
 async function scratch(): Promise<AsyncDisposable & { path: string }> {
@@ -53,6 +59,7 @@ for (const how of ["SIGTERM", "SIGINT"] as const) {
     const command = `trap "exit 3" INT TERM; ${showParts}; while :; do sleep 0.1; done`;
     const child = spawn(process.execPath, [script("with-parts.ts"), "--", "sh", "-c", command], {
       stdio: ["ignore", "pipe", "inherit"],
+      env: withoutCluster,
     });
     const exited = once(child, "exit");
     const [line] = await once(createInterface({ input: child.stdout }), "line");
@@ -62,44 +69,42 @@ for (const how of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 
-test("up twice is up once, down twice is down, and nothing is left", async () => {
+test("of two that come up at once on one port one says who holds it; the other is up once, survives its keeper's death and goes down", async () => {
   await using folder = await scratch();
-  const words = ["--directory", join(folder.path, "local")];
-  const up = ["up.ts", ...words, "--images", "busybox", "--registry-port", String(await freePort())] as const;
-  const first = await hack(...up);
-  assert.deepEqual([first.code, first.stderr], [0, ""]);
-  const parts: PartsFile = JSON.parse(await readFile(join(folder.path, "local/parts.json"), "utf8"));
-  assert.equal((await hack(...up)).stdout, first.stdout);
-  assert.deepEqual(JSON.parse(await readFile(join(folder.path, "local/parts.json"), "utf8")), parts);
-  assert.equal((await hack("down.ts", ...words)).code, 0);
-  assert.deepEqual(await leftoversOf(join(folder.path, "local")), nothing);
-  assert.equal((await hack("down.ts", ...words)).code, 0);
-});
+  const port = String(await freePort());
+  const up = (directory: string) =>
+    hack("up.ts", "--directory", directory, "--images", "busybox", "--registry-port", port);
+  const directories = ["one", "two"].map((name) => join(folder.path, name)) as [string, string];
+  const [one, two] = await Promise.all([up(directories[0]), up(directories[1])]);
+  const [first, directory, loser, empty] =
+    one.code === 0 ? [one, directories[0], two, directories[1]] : [two, directories[1], one, directories[0]];
 
-test("up after its keeper was killed starts anew, and down ends a state of which the parts file is unreadable", async () => {
-  await using folder = await scratch();
-  const directory = join(folder.path, "local");
-  const up = [
-    "up.ts",
-    "--directory",
-    directory,
-    "--images",
-    "busybox",
-    "--registry-port",
-    String(await freePort()),
-  ] as const;
-  assert.equal((await hack(...up)).code, 0);
-  const before: PartsFile = JSON.parse(await readFile(join(directory, "parts.json"), "utf8"));
+  assert.deepEqual([first.code, first.stderr, loser.code], [0, "", 1]);
+  assert.match(
+    loser.stderr,
+    /port \d+ of 127\.0\.0\.1 is taken by `make up` \(process \d+\): `make down` in .* ends it/,
+  );
+  assert.doesNotMatch(loser.stderr, /\n\s+at /);
+  assert.deepEqual((await leftoversOf(empty)).processes, []);
+  assert.equal((await hack("down.ts", "--directory", empty)).code, 0);
+  assert.deepEqual(await leftoversOf(empty), nothing);
+
+  const parts = async (): Promise<PartsFile> => JSON.parse(await readFile(join(directory, "parts.json"), "utf8"));
+  const before = await parts();
+  assert.equal((await up(directory)).stdout, first.stdout);
+  assert.deepEqual(await parts(), before, "up twice is up once");
+
   process.kill(before.keeper.pid, "SIGKILL");
-  assert.equal((await hack(...up)).code, 0);
-  const later: PartsFile = JSON.parse(await readFile(join(directory, "parts.json"), "utf8"));
-  assert.notDeepEqual(later.keeper, before.keeper);
+  assert.equal((await up(directory)).code, 0);
+  assert.notDeepEqual((await parts()).keeper, before.keeper);
+  // A state of which nothing can be read any more goes down all the same.
   await rm(join(directory, "parts.json"));
-  assert.equal((await hack("down.ts", "--directory", directory)).code, 0);
+  for (const _ of ["down", "down twice is down"])
+    assert.equal((await hack("down.ts", "--directory", directory)).code, 0);
   assert.deepEqual(await leftoversOf(directory), nothing);
 });
 
-test("up says in one sentence that its registry's port is taken, and leaves nothing", async () => {
+test("up says in one sentence that a stranger has its registry's port, and leaves nothing", async () => {
   await using folder = await scratch();
   await using taken = await registry({ own: true });
   const port = new URL(taken.url).port;
@@ -114,9 +119,12 @@ test("up says in one sentence that its registry's port is taken, and leaves noth
     port,
   );
   assert.equal(code, 1);
-  assert.match(stderr, new RegExp(`port ${port} of 127.0.0.1 is taken`));
-  assert.doesNotMatch(stderr, /\n\s+at /);
-  assert.deepEqual((await leftoversOf(directory)).processes, []);
+  assert.match(
+    stderr,
+    new RegExp(
+      `^make up cannot begin:\n- port ${port} of 127\\.0\\.0\\.1 is taken by .registry. \\(process \\d+\\): end that first\\.\n$`,
+    ),
+  );
   assert.equal((await hack("down.ts", "--directory", directory)).code, 0);
   assert.deepEqual(await leftoversOf(directory), nothing);
 });
@@ -135,25 +143,6 @@ test("a second demo says at once who holds its port and what to do, and leaves n
     (name) => name.startsWith("agent-worlds-demo-") && !before.includes(name),
   );
   assert.deepEqual(made, []);
-});
-
-test("of two that come up at once on one port one says that the other holds it, and leaves nothing", async () => {
-  await using folder = await scratch();
-  const port = String(await freePort());
-  const directories = ["one", "two"].map((name) => join(folder.path, name));
-  const ups = await Promise.all(
-    directories.map((directory) =>
-      hack("up.ts", "--directory", directory, "--images", "busybox", "--registry-port", port),
-    ),
-  );
-  assert.deepEqual(ups.map(({ code }) => code).sort(), [0, 1]);
-  const loser = ups.findIndex(({ code }) => code === 1);
-  assert.match(
-    ups[loser]?.stderr ?? "",
-    /port \d+ of 127\.0\.0\.1 is taken by `make up` \(process \d+\): `make down` in .* ends it/,
-  );
-  assert.deepEqual((await leftoversOf(directories[loser] ?? "")).processes, []);
-  for (const directory of directories) assert.equal((await hack("down.ts", "--directory", directory)).code, 0);
 });
 
 test("an ordinary user is told everything that is missing in one go, and sees no stack", async (t) => {

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile, rm } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { partDirectory } from "../../../hack/parts/directory.ts";
 import { eventuallyHolds } from "../../kit/index.ts";
 import { engineState, leftoversOf, nothing, nothingOutside, outsideEngine } from "./leftovers.ts";
 
@@ -34,11 +35,8 @@ for (const part of ["control-plane", "registry"]) {
     await gone;
     await eventuallyHolds(async () => assert.deepEqual((await leftoversOf(directory)).processes, []));
     assert.match(await readFile(join(directory, "owner.json"), "utf8"), /"pid"/);
-    const next = await owner(part);
+    // Every start of a part begins with a folder of its kind.
+    await using _ = await partDirectory({ kind: part });
     assert.deepEqual(await leftoversOf(directory), nothing);
-    next.kill();
-    await next.gone;
-    await eventuallyHolds(async () => assert.deepEqual((await leftoversOf(next.directory)).processes, []));
-    await rm(next.directory, { recursive: true, force: true });
   });
 }

@@ -1,5 +1,6 @@
-import { readdir, readFile, stat } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { isThere } from "../../../hack/parts/directory.ts";
 import { type EngineState, mountPoints, stateFile } from "../../../hack/parts/engine-cleanup.ts";
 import { ownedLinks, ownedRules } from "../../../hack/parts/engine-network.ts";
 import { attempt, run } from "../../../hack/parts/process.ts";
@@ -15,7 +16,7 @@ export interface Leftovers {
 export async function leftoversOf(directory: string): Promise<Leftovers> {
   return {
     processes: await processesNaming(directory),
-    files: (await exists(directory)) ? await readdir(directory) : [],
+    files: (await isThere(directory)) ? await readdir(directory) : [],
     mounts: mountPoints(await readFile("/proc/self/mountinfo", "utf8")).filter((point) =>
       point.startsWith(`${directory}/`),
     ),
@@ -66,11 +67,4 @@ async function processesNaming(directory: string): Promise<string[]> {
     }
   }
   return found;
-}
-
-async function exists(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
 }
