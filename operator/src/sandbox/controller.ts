@@ -10,11 +10,12 @@ import { explain } from "../world/status.ts";
 import { drainOf } from "./drain.ts";
 import { watchHost } from "./host-loss.ts";
 import { admit } from "./phases/admit.ts";
+import { confirmCapture } from "./phases/confirm-capture.ts";
 import { findCompute } from "./phases/find-compute.ts";
 import { hibernate } from "./phases/hibernate.ts";
 import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
-import { adoptCapture, judge, observe, resolveWorld } from "./phases/resolve.ts";
+import { judge, observe, resolveWorld } from "./phases/resolve.ts";
 import { watchDeadline } from "./phases/watch-deadline.ts";
 import { recordProgress, SandboxGone } from "./record.ts";
 import type { SandboxDependencies, SandboxScope } from "./scope.ts";
@@ -25,7 +26,7 @@ const phases: readonly Phase<SandboxScope>[] = [
   resolveWorld, // which World; is it still the one this session booted from
   findCompute, // status names no container and there may be one: the hosts are asked
   observe, // what the host says of the container
-  adoptCapture, // the container is gone, but its capture may be there
+  confirmCapture, // the container is gone, but its capture may be there
   watchHost, // since when its host is silent; one that is gone for good
   rescueOverdue, // a silent host may not hold a deletion for ever
   judge, // the one decision: boot, run, snapshot, end, lost, asleep, finished

@@ -29,6 +29,8 @@ const layerOf = (entry: string): Descriptor => {
 export class MemoryHost {
   readonly containers = new Map<string, Container>();
   readonly commits = new Map<string, readonly string[]>();
+  /** When each was made, by the host's clock. Default: 0. */
+  readonly committedAt = new Map<string, number>();
   readonly registry: MemoryRegistry;
   /** The engine answers every freeze with an error. */
   refusesFreeze = false;
@@ -72,7 +74,7 @@ export class MemoryHost {
             localName,
             operation: localName.split(":")[1] ?? "",
             owner: { installation: "install", namespace: "team", sandbox: "one", sandboxUid: "sandbox-uid", boot: 1 },
-            createdAt: 0,
+            createdAt: this.committedAt.get(localName) ?? 0,
           })),
         ),
       pruneImages: never,

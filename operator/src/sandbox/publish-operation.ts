@@ -6,6 +6,7 @@ import {
   type PublishedVersion,
   publishVersion,
 } from "../world/publication.ts";
+import { WorldGone } from "../world/status-writer.ts";
 import { causeOf, currentOperation, recordStage, versionReasonOf } from "./operation.ts";
 import { isoNow } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
@@ -46,6 +47,26 @@ export async function publishOperation(
 /** What an operation has committed although its Sandbox does not say so: the operator ended in between. */
 export async function committedBy(scope: SandboxScope, operation: string): Promise<PublishedVersion | undefined> {
   return scope.world && committedVersion(contextOf(scope), worldRef(scope), operation);
+}
+
+/**
+ * The newest version that this boot has published and status does not know of: its operation was removed from status after
+ * the commit. What the session publishes next builds on it.
+ */
+export async function missedVersion(scope: SandboxScope): Promise<PublishedVersion | undefined> {
+  const { sandbox, world, dependencies, context } = scope;
+  const base = sandbox.status.base?.version;
+  if (!world || base === undefined) return undefined;
+  try {
+    const { status } = await dependencies.worldWriter.read(worldRef(scope), context.signal);
+    const own = status.versions?.findLast(
+      (version) => version.sandbox?.uid === sandbox.metadata.uid && version.version > base,
+    );
+    return own && { version: own.version, digest: own.digest, reason: own.reason };
+  } catch (error) {
+    if (error instanceof WorldGone) return undefined;
+    throw error;
+  }
 }
 
 /** A version that this session made is the base of its next. */

@@ -31,6 +31,8 @@ export interface SnapshotMechanism {
   ): Promise<boolean>;
   /** Brings the captured layers into the repository. No manifest of the product is written here. */
   upload(request: CaptureRequest, signal: AbortSignal): Promise<UploadedCapture>;
+  /** What an earlier try of this operation has brought into the repository whole; undefined when there is none. */
+  uploaded(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<UploadedCapture | undefined>;
   /** Drops what `capture` and `upload` left behind for this operation. Nothing left is a success. */
   forget(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<void>;
 }

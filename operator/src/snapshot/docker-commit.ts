@@ -26,27 +26,23 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
       return captures.some((capture) => capture.operation === operation);
     },
 
-    async upload(request: CaptureRequest, signal): Promise<UploadedCapture> {
+    async upload(request, signal) {
       const tag = captureTag(request.operation);
       await request.driver.push(
         captureName(request.operation),
         { repository: registry.asHostsNameIt(request.repository), tag, login: registry.login },
         signal,
       );
-      const pushed = await registry.client.getManifest(request.repository, tag, signal);
-      if (pushed.manifest.kind !== "image") {
-        throw new PublicationError("CaptureMalformed", `the engine pushed an index to ${request.repository}:${tag}`);
+      return readPushed(registry, request, signal);
+    },
+
+    async uploaded(request, signal) {
+      try {
+        return await readPushed(registry, request, signal);
+      } catch (error) {
+        if (isRegistryError(error, "NotFound")) return undefined;
+        throw error;
       }
-      const { config, layers } = pushed.manifest.value;
-      const diffIds = parseImageConfig(await registry.client.getBlob(request.repository, config.digest, signal)).rootfs
-        .diff_ids;
-      if (diffIds?.length !== layers.length) {
-        throw new PublicationError(
-          "CaptureMalformed",
-          `the engine pushed ${layers.length} layers with ${diffIds?.length ?? 0} diffIDs`,
-        );
-      }
-      return { layers, diffIds };
     },
 
     async forget(request, signal) {
@@ -59,4 +55,26 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
       }
     },
   };
+}
+
+/** An engine tags what it pushes last: whatever the tag names is there whole. */
+async function readPushed(
+  registry: InstallationRegistry,
+  { repository, operation }: Pick<CaptureRequest, "repository" | "operation">,
+  signal: AbortSignal,
+): Promise<UploadedCapture> {
+  const tag = captureTag(operation);
+  const pushed = await registry.client.getManifest(repository, tag, signal);
+  if (pushed.manifest.kind !== "image") {
+    throw new PublicationError("CaptureMalformed", `the engine pushed an index to ${repository}:${tag}`);
+  }
+  const { config, layers } = pushed.manifest.value;
+  const diffIds = parseImageConfig(await registry.client.getBlob(repository, config.digest, signal)).rootfs.diff_ids;
+  if (diffIds?.length !== layers.length) {
+    throw new PublicationError(
+      "CaptureMalformed",
+      `the engine pushed ${layers.length} layers with ${diffIds?.length ?? 0} diffIDs`,
+    );
+  }
+  return { layers, diffIds };
 }

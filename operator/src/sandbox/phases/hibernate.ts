@@ -7,11 +7,12 @@ import { clip, LIMITS, type SandboxOperation } from "@agentworlds/crds";
 import { isConflict } from "../../kube/errors.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
+import type { CaptureRequest, UploadedCapture } from "../../snapshot/contract.ts";
 import { descriptionInForce } from "../../world/publication.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { dropCapture } from "../capture.ts";
 import { LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";
-import { openRequests } from "../judge.ts";
+import { isPastCapture, openRequests } from "../judge.ts";
 import { causeOf, currentOperation, OperationLost, recordStage } from "../operation.ts";
 import { publishedFields, publishOperation } from "../publish-operation.ts";
 import { isAlive, quiesce } from "../quiesce.ts";
@@ -83,7 +84,7 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   }
   // The work is in the capture: a session that goes on need not wait for the upload.
   if (operation.verb === "Snapshot" && isAlive(scope.observed)) await driver.thaw(compute.id, signal);
-  const uploaded = await snapshots.upload(capture, signal);
+  const uploaded = await upload(scope, capture);
   if (currentOperation(scope).stage === "Captured") await recordStage(scope, { stage: "Uploaded" });
   const published = await publishOperation(scope, { uploaded, repository: capture.repository });
   await recordProgress(scope, ({ status }) =>
@@ -106,7 +107,19 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   );
 }
 
-const needsCapture = ({ stage }: SandboxOperation): boolean => stage === "Intended" || stage === "Frozen";
+/** A stage that is not known, of a newer operator, is none: what it may have left is found by the operation's id. */
+const needsCapture = ({ stage }: SandboxOperation): boolean => !isPastCapture(stage);
+
+/** Where container and capture are gone, what had been uploaded before is all there is. */
+async function upload(scope: SandboxScope, capture: CaptureRequest): Promise<UploadedCapture> {
+  const { snapshots } = scope.dependencies;
+  const { signal } = scope.context;
+  const isOnlyCopy = scope.observed?.state === "Absent";
+  if (!isOnlyCopy || (await isStillCaptured(scope, currentOperation(scope)))) return snapshots.upload(capture, signal);
+  const uploaded = await snapshots.uploaded(capture, signal);
+  if (!uploaded) throw new OperationLost(`container and capture of operation ${capture.operation} are gone`);
+  return uploaded;
+}
 
 /** Somebody may have cleaned the host's images up; as long as the container is there, the work can be captured anew. */
 function isStillCaptured({ dependencies, driver, context }: SandboxScope, { id }: SandboxOperation): Promise<boolean> {

@@ -5,7 +5,7 @@ import type { PublishedVersion } from "../../world/publication.ts";
 import { dropCapture } from "../capture.ts";
 import { openRequests, type SessionGoal } from "../judge.ts";
 import { causeOf, SNAPSHOT_REQUESTED } from "../operation.ts";
-import { committedBy, publishedFields } from "../publish-operation.ts";
+import { committedBy, missedVersion, publishedFields } from "../publish-operation.ts";
 import { isoNow, recordIntent, recordProgress } from "../record.ts";
 import { answer } from "../requests.ts";
 import type { SandboxScope } from "../scope.ts";
@@ -35,6 +35,7 @@ async function recordOperation(
   // A snapshot that failed may have been captured before the last work: an ending captures anew. What it committed before
   // it failed is what the ending builds on.
   const committed = current && (await committedBy(scope, current.id));
+  const published = committed ?? (await missedVersion(scope));
   const request = requestBehind(scope, goal);
   const description = request?.parameters?.description;
   const operation: SandboxOperation = {
@@ -55,7 +56,7 @@ async function recordOperation(
   await recordIntent(scope, {
     operation,
     ...shown,
-    ...(committed ? publishedFields(scope, committed) : {}),
+    ...(published ? publishedFields(scope, published) : {}),
     ...(current?.request === undefined
       ? {}
       : { requests: answer(scope.sandbox, [{ id: current.request }], outcomeOf(scope, current, committed)) }),

@@ -15,7 +15,7 @@ import { dropCapture } from "../capture.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { openRequests } from "../judge.ts";
 import { recordStage } from "../operation.ts";
-import { committedBy } from "../publish-operation.ts";
+import { committedBy, missedVersion, publishedFields } from "../publish-operation.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent, recordProgress, type SandboxStatusPatch } from "../record.ts";
 import { answer, answerEnd } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
@@ -32,6 +32,11 @@ export async function release(scope: SandboxScope): Promise<PhaseResult> {
   if (operation?.stage !== "Committed" && operation?.stage !== "Discarded") return CONTINUE;
   // What is left of an operation of a boot that has ended says nothing about the next one.
   if (!scope.sandbox.status?.compute) return CONTINUE;
+  if (operation.stage === "Discarded" && operation.outcome !== "Discard") {
+    // Nobody asked for that: a stage alone throws no work away.
+    await recordStage(scope, { stage: "Intended" });
+    return requeueAfter(0);
+  }
   if (operation.stage === "Committed") {
     await demandCommitted(scope, operation);
     await dropCapture(scope, operation);
@@ -142,13 +147,16 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
 
 /** The last version stands, and nothing is pretended. The caller knows that no compute of the boot is left. */
 export async function recordLoss(scope: SandboxScope, lost: { boot: number; what: string }): Promise<void> {
-  const { operation, base } = scope.sandbox.status;
+  const { operation } = scope.sandbox.status;
   if (operation) await dropCapture(scope, operation);
+  const missed = await missedVersion(scope);
   await letGoOfWorld(scope);
+  const base = missed ?? scope.sandbox.status.base;
   const message = `${lost.what}; work since ${base?.version === undefined ? "the boot" : versionTag(base.version)} is lost; touch the Sandbox to boot from the World's head`;
   const at = isoNow(scope);
   await recordProgress(scope, (sandbox) => ({
     ...endedFields(scope, operation),
+    ...(missed ? publishedFields(scope, missed) : {}),
     lastEnding: { boot: lost.boot, reason: "ContainerGone", outcome: "Lost", message, at },
     requests: answer(sandbox, openRequests(sandbox, "Snapshot"), {
       outcome: "Failed",

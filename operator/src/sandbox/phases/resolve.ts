@@ -7,7 +7,6 @@ import { hostLostAt } from "../../runtime/host-loss.ts";
 import { WorldGone, type WorldRef } from "../../world/status-writer.ts";
 import { drainOf } from "../drain.ts";
 import { judgeSession } from "../judge.ts";
-import { recordStage } from "../operation.ts";
 import type { SandboxScope } from "../scope.ts";
 
 /** The World by name; by UID once the session has booted from it. */
@@ -52,22 +51,6 @@ export async function observe(scope: SandboxScope): Promise<PhaseResult> {
   } catch (error) {
     if (!(error instanceof RuntimeError) && !(error instanceof Waiting)) throw error;
     scope.hostProblem = `${compute.runtime}/${compute.host}: ${error.message}`;
-  }
-  return CONTINUE;
-}
-
-/**
- * The container is gone and its operation does not say that it was captured: the operator may have ended between the capture
- * and the record of it, and then the capture is the only copy of the work.
- */
-export async function adoptCapture(scope: SandboxScope): Promise<PhaseResult> {
-  const operation = scope.sandbox.status?.operation;
-  const { driver, observed, dependencies, context } = scope;
-  const mayBeCaptured = operation?.stage === "Intended" || operation?.stage === "Frozen";
-  if (!mayBeCaptured || operation.outcome === "Discard" || observed?.state !== "Absent" || !driver) return CONTINUE;
-  const capture = { operation: operation.id, driver, installation: dependencies.installation };
-  if (await dependencies.snapshots.isCaptured(capture, context.signal)) {
-    await recordStage(scope, { stage: "Captured", consistency: "Crash" });
   }
   return CONTINUE;
 }
