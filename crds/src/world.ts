@@ -20,7 +20,7 @@ import {
   transition,
   word,
 } from "./schema.ts";
-import { imageReference } from "./source.ts";
+import { imageReference, repositoryName } from "./source.ts";
 
 const sourceSchema = rule(
   z.object({
@@ -29,9 +29,19 @@ const sourceSchema = rule(
       .describe(
         "Image to start from, by tag or digest; at most 512 characters. It is resolved to a digest once and copied into the World's own repository as version 0; the tag is never looked at again.",
       ),
+    repository: z
+      .object({
+        name: repositoryName().describe(
+          "As `status.repository` of the World named it; the registry's host may be left out.",
+        ),
+      })
+      .exactOptional()
+      .describe(
+        "Repository of an earlier World of this namespace, whose versions are adopted: they are brought into an own repository under the same numbers and digests, and the newest is head.",
+      ),
   }),
-  { rule: exactlyOne("image"), message: "exactly one source must be set: image" },
-  (from) => hasExactlyOne(from, "image"),
+  { rule: exactlyOne("image", "repository"), message: "exactly one source must be set: image, repository" },
+  (from) => hasExactlyOne(from, "image", "repository"),
 );
 
 const sessionSchema = rule(
@@ -98,7 +108,9 @@ export const worldSpecSchema = transition(
 );
 
 /** The one source of a World. */
-export type WorldSource = { readonly kind: "Image"; readonly image: string };
+export type WorldSource =
+  | { readonly kind: "Image"; readonly image: string }
+  | { readonly kind: "Repository"; readonly name: string };
 
 /** Thrown for a World without a source. The API server refuses one, so this object never was in it. */
 export class SourceMissing extends Error {
@@ -110,8 +122,10 @@ export class SourceMissing extends Error {
 
 /** The source that is set. Throws `SourceMissing`. */
 export function sourceOf(spec: z.infer<typeof worldSpecSchema>): WorldSource {
-  if (spec.from.image === undefined) throw new SourceMissing();
-  return { kind: "Image", image: spec.from.image };
+  const { image, repository } = spec.from;
+  if (image !== undefined) return { kind: "Image", image };
+  if (repository !== undefined) return { kind: "Repository", name: repository.name };
+  throw new SourceMissing();
 }
 
 /** Why a version was made. A string in the schema, so that an older CRD accepts a newer operator's reason. */

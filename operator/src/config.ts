@@ -6,6 +6,7 @@
 import { readFile } from "node:fs/promises";
 import { parse as parseYaml, YAMLParseError } from "yaml";
 import { z } from "zod";
+import { INSTALLATION_ID } from "./installation.ts";
 
 const port = (fallback: number) => z.int().min(0).max(65_535).default(fallback);
 const seconds = (fallback: number) => z.number().positive().max(86_400).default(fallback);
@@ -101,6 +102,13 @@ export const configSchema = z.strictObject({
     .default("all")
     .describe("What this process does; `--role` overrides it."),
   namespace: z.string().min(1).default("agent-worlds-system").describe("The operator's own namespace."),
+  installation: z
+    .string()
+    .regex(INSTALLATION_ID, "must be 4 to 32 lower-case letters and digits")
+    .optional()
+    .describe(
+      "Id of this installation, part of every World's repository. Unset: as in the Secret `agent-worlds-installation`, generated once. Set it where a cluster is built anew and its Worlds are to be found again; never the same for two clusters at a time.",
+    ),
   registry: registrySchema.describe("The installation's registry."),
   sources: sourcesSchema.prefault({}).describe("Where images may come from."),
   gateway: gatewaySchema.prefault({}).describe("The sessions API."),

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { INSTALLATION_SECRET, InstallationUnreadable, installationId } from "./installation.ts";
+import { INSTALLATION_SECRET, InstallationMismatch, InstallationUnreadable, installationId } from "./installation.ts";
 import type { KubeClient, ResourceClient } from "./kube/contract.ts";
 import { SECRETS, type Secret } from "./kube/resource-types.ts";
 import type { KubeObject } from "./reconciler/list-watch.ts";
@@ -24,7 +24,7 @@ function setup(...known: Secret[]) {
     request: async () => assert.fail("the id needs no other call"),
     close: async () => undefined,
   };
-  return { secrets, id: () => installationId(kube, NAMESPACE, signal) };
+  return { secrets, id: (wanted?: string) => installationId(kube, { namespace: NAMESPACE, wanted }, signal) };
 }
 
 test("a first start generates an id and keeps it; a later start reads the same", async () => {
@@ -50,6 +50,26 @@ test("two replicas that start at once agree on the one that was written", async 
   const { secrets, id } = setup();
   secrets.interfere(() => secrets.put(secretOf("theirs42")));
   assert.equal(await id(), "theirs42");
+});
+
+test("the id that the settings name is taken on a first start, so that a cluster built anew finds its Worlds again", async () => {
+  const { secrets, id } = setup();
+  assert.equal(await id("acme1234"), "acme1234");
+  assert.equal(Buffer.from(secrets.peek(ref)?.data?.["id"] ?? "", "base64").toString(), "acme1234");
+  assert.equal(await id("acme1234"), "acme1234");
+  assert.equal(await id(), "acme1234");
+});
+
+test("another id than the one that is there stops the start: nothing runs as somebody else", async () => {
+  const { secrets, id } = setup(secretOf("acme1234"));
+  await assert.rejects(id("other567"), InstallationMismatch);
+  assert.deepEqual(secrets.writes, []);
+});
+
+test("of two replicas with different settings one starts, the other stops", async () => {
+  const { secrets, id } = setup();
+  secrets.interfere(() => secrets.put(secretOf("theirs42")));
+  await assert.rejects(id("ours1234"), InstallationMismatch);
 });
 
 for (const [name, value] of [

@@ -7,13 +7,39 @@ import { SECRETS, type Secret } from "./kube/resource-types.ts";
 /** Secret in the operator's namespace. Clusters get cloned, so a cluster's UID would not do. */
 export const INSTALLATION_SECRET = "agent-worlds-installation";
 
+export const INSTALLATION_ID = /^[a-z0-9]{4,32}$/;
+
 /** The Secret is there and holds no usable id: nothing may run under a guessed one. */
 export class InstallationUnreadable extends Error {
   override readonly name = "InstallationUnreadable";
 }
 
-/** Reads the id, or generates it when there is none; two replicas that start at once agree on one. */
-export async function installationId(kube: KubeClient, namespace: string, signal: AbortSignal): Promise<string> {
+/** The settings name another id than the Secret: one of the two is of another installation. */
+export class InstallationMismatch extends Error {
+  override readonly name = "InstallationMismatch";
+}
+
+/**
+ * Reads the id; when there is none, takes the wanted one, or generates one. Two replicas that start at once agree on one.
+ * Throws `InstallationMismatch` when another id is wanted than there is.
+ */
+export async function installationId(
+  kube: KubeClient,
+  { namespace, wanted }: { readonly namespace: string; readonly wanted?: string | undefined },
+  signal: AbortSignal,
+): Promise<string> {
+  const id = await readOrMake(kube, { namespace, wanted }, signal);
+  if (wanted === undefined || wanted === id) return id;
+  throw new InstallationMismatch(
+    `the setting installation is ${wanted}, Secret ${namespace}/${INSTALLATION_SECRET} says ${id}: correct the setting, or delete the Secret while no World of it is left`,
+  );
+}
+
+async function readOrMake(
+  kube: KubeClient,
+  { namespace, wanted }: { readonly namespace: string; readonly wanted?: string | undefined },
+  signal: AbortSignal,
+): Promise<string> {
   const secrets = kube.resource<Secret>(SECRETS);
   const ref = { namespace, name: INSTALLATION_SECRET };
   try {
@@ -21,7 +47,7 @@ export async function installationId(kube: KubeClient, namespace: string, signal
   } catch (error) {
     if (!isNotFound(error)) throw error;
   }
-  const id = randomBytes(5).toString("hex");
+  const id = wanted ?? randomBytes(5).toString("hex");
   try {
     const created = await secrets.create(
       {
@@ -42,6 +68,6 @@ export async function installationId(kube: KubeClient, namespace: string, signal
 
 function idOf(secret: Secret): string {
   const id = Buffer.from(secret.data?.["id"] ?? "", "base64").toString("utf8");
-  if (/^[a-z0-9]{4,32}$/.test(id)) return id;
+  if (INSTALLATION_ID.test(id)) return id;
   throw new InstallationUnreadable(`Secret ${INSTALLATION_SECRET} holds no installation id`);
 }

@@ -144,6 +144,7 @@ const READS: ReadonlySet<string> = new Set([
   "watch",
   "getManifest",
   "listTags",
+  "listRepositories",
   "getBlob",
   "streamBlob",
   "verifyBlob",

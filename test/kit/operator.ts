@@ -112,7 +112,11 @@ export async function startControllers(
   );
   const registries = undo.adopt(await openRegistries(config, kube, site.signal), (opened) => opened.close());
   const mirrors = createMirrors({ kube, log, metrics: noMetrics });
-  const installation = await installationId(kube, config.namespace, site.signal);
+  const installation = await installationId(
+    kube,
+    { namespace: config.namespace, wanted: config.installation },
+    site.signal,
+  );
   const drivers = undo.adopt(openDrivers(config, { installation, kube, mirrors, log }), (pool) => pool.close());
   const stop = new AbortController();
   const role = createControllerRole({

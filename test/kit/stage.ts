@@ -76,7 +76,7 @@ export class Stage implements AsyncDisposable {
       ),
     );
     const client = undo.adopt(createRegistryClient({ url: images.url }), (one) => one.close());
-    const installation = await installationId(site.kube, OPERATOR_NAMESPACE, site.signal);
+    const installation = await installationId(site.kube, { namespace: OPERATOR_NAMESPACE }, site.signal);
     const driver = undo.adopt(
       createDockerDriver({
         installation,

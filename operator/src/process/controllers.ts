@@ -9,7 +9,7 @@ import type { KubeClient } from "../kube/contract.ts";
 import { EventRecorder } from "../kube/events.ts";
 import { LEASES, NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
 import type { Clock } from "../reconciler/clock.ts";
-import { type Controller, createController, intentOf } from "../reconciler/controller.ts";
+import { type Controller, createController } from "../reconciler/controller.ts";
 import { LeaderElector, type Lease } from "../reconciler/lease.ts";
 import type { ReconcilerMetrics } from "../reconciler/metrics.ts";
 import { WorkQueue } from "../reconciler/workqueue.ts";
@@ -28,7 +28,7 @@ import { createWorldStatusWriter } from "../world/status-writer.ts";
 import { announcer } from "./announcer.ts";
 import { createComputeOf } from "./compute-of.ts";
 import { guardedDriver, guardedRegistry, type IsLeading } from "./leader-guard.ts";
-import { feedQueues, type Mirrors, type Queues, sandboxIntent } from "./mirror.ts";
+import { feedQueues, type Mirrors, type Queues, sandboxIntent, worldIntent } from "./mirror.ts";
 
 export interface ControllerParts {
   readonly config: Config;
@@ -174,7 +174,7 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
         log,
         limits: { deletionDeadlineMs: config.limits.deletionDeadlineSeconds * 1000 },
       }),
-      intent: (key) => intentOf(worlds.get(key)),
+      intent: (key) => worldIntent(worlds.get(key)),
       ...shared,
     }),
     createController({

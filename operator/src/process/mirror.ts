@@ -146,6 +146,14 @@ const offerOf = ({ metadata, status }: Runtime): string =>
     status?.hosts?.map((host) => [host.name, host.state]),
   ]);
 
+/** What is asked of a World now: its spec, and what a person says by annotation. */
+export function worldIntent(world: World | undefined): string | undefined {
+  if (!world) return undefined;
+  const { uid, generation, annotations = {} } = world.metadata;
+  const said = Object.entries(annotations).filter(([key]) => key.startsWith("agentworlds.dev/"));
+  return JSON.stringify([uid, generation, said.sort()]);
+}
+
 /**
  * What is asked of a Sandbox now (a stalled one is looked at again when it changes): its spec, its requests, and what the
  * World and the Runtimes offer it.

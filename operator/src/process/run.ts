@@ -39,7 +39,10 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
   const kube = parts.adopt(createKubeClient({ source: connection }), (client) => client.close());
   const mirrors = createMirrors({ kube, log, metrics });
   // Both roles act on containers, and on this installation's only.
-  const installation = await patiently(() => installationId(kube, config.namespace, stop), { log, stop });
+  const installation = await patiently(
+    () => installationId(kube, { namespace: config.namespace, wanted: config.installation }, stop),
+    { log, stop },
+  );
   const drivers = parts.adopt(openDrivers(config, { installation, kube, mirrors, log }), (pool) => pool.close());
   const shared = { config, installation, kube, mirrors, drivers, log, identity };
   const roles: Role[] = [];

@@ -4,8 +4,10 @@ import { parseChallenges } from "./challenge.ts";
 import type { RegistryLogin } from "./contract.ts";
 import { RegistryError } from "./errors.ts";
 
-/** What a call needs of a repository, in the words of the token protocol. */
-export interface Scope {
+/** What a call needs, in the words of the token protocol: rights in a repository, or to list all repositories. */
+export type Scope = RepositoryScope | { readonly catalog: "*" };
+
+export interface RepositoryScope {
   readonly repository: string;
   readonly actions: readonly ("pull" | "push" | "delete")[];
 }
@@ -141,7 +143,10 @@ function basic(login: RegistryLogin | undefined): string | undefined {
   return `Basic ${Buffer.from(`${login.username}:${login.password}`, "utf8").toString("base64")}`;
 }
 
-const formatScope = (scope: Scope): string => `repository:${scope.repository}:${scope.actions.join(",")}`;
+const formatScope = (scope: Scope): string =>
+  "catalog" in scope
+    ? `registry:catalog:${scope.catalog}`
+    : `repository:${scope.repository}:${scope.actions.join(",")}`;
 const scopeKey = (scopes: readonly Scope[]): string => unite(scopes.map(formatScope)).join(" ");
 
 /** One scope per resource with all actions anybody named, sorted, so that equal needs are equal text. */

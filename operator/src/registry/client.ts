@@ -1,6 +1,7 @@
 import { type Clock, systemClock } from "../reconciler/clock.ts";
-import type { Scope } from "./authentication.ts";
+import type { RepositoryScope, Scope } from "./authentication.ts";
 import { readBlob, streamBlob, verifyBlob } from "./blobs.ts";
+import { listCatalog } from "./catalog.ts";
 import type { Descriptor, Digest, FetchedManifest, RegistryClient, RegistryEndpoint } from "./contract.ts";
 import { digestOf, isDigest } from "./digest.ts";
 import { isRegistryError, RegistryError } from "./errors.ts";
@@ -30,6 +31,8 @@ export interface RegistryClientOptions {
   readonly chunkBytes?: number;
   /** Tags asked for at once. Default 1000. */
   readonly tagsPerPage?: number;
+  /** Repositories asked for at once. Default 100. */
+  readonly repositoriesPerPage?: number;
   readonly clock?: Clock;
   /** DNS. Default: the machine's. */
   readonly lookup?: Lookup;
@@ -39,6 +42,8 @@ export interface RegistryClientOptions {
 
 const DEFAULT_DEADLINE_MS = 30_000;
 const DEFAULT_TAGS_PER_PAGE = 1_000;
+/** What is looked for stands at the beginning of the first page. */
+const DEFAULT_REPOSITORIES_PER_PAGE = 100;
 const DEFAULT_MAX_BLOB = 4 * 1024 * 1024;
 /** What a 404 says when the thing deleted is not there; other 404s may come from another server altogether. */
 const ABSENT = ["MANIFEST_UNKNOWN", "NAME_UNKNOWN"];
@@ -57,6 +62,7 @@ class DistributionClient implements RegistryClient {
   readonly #clock: Clock;
   readonly #chunkBytes: number;
   readonly #tagsPerPage: number;
+  readonly #repositoriesPerPage: number;
   readonly #onOrphan: (orphan: OrphanedUpload) => void;
 
   constructor(endpoint: RegistryEndpoint, options: RegistryClientOptions) {
@@ -65,6 +71,7 @@ class DistributionClient implements RegistryClient {
     this.#clock = options.clock ?? systemClock;
     this.#chunkBytes = options.chunkBytes ?? CHUNK_BYTES;
     this.#tagsPerPage = options.tagsPerPage ?? DEFAULT_TAGS_PER_PAGE;
+    this.#repositoriesPerPage = options.repositoriesPerPage ?? DEFAULT_REPOSITORIES_PER_PAGE;
     this.#onOrphan = options.onOrphan ?? (() => undefined);
     this.#transport = new Transport({
       origin: parseOrigin(endpoint.url, policy),
@@ -132,6 +139,10 @@ class DistributionClient implements RegistryClient {
 
   async listTags(repository: string, signal: AbortSignal): Promise<string[]> {
     return await listTags(this.#transport, { paths: this.#paths(repository), perPage: this.#tagsPerPage, signal });
+  }
+
+  async listRepositories(prefix: string, signal: AbortSignal): Promise<readonly string[] | "NoCatalog"> {
+    return await listCatalog(this.#transport, { prefix, perPage: this.#repositoriesPerPage, signal });
   }
 
   async getBlob(
@@ -218,7 +229,7 @@ class DistributionClient implements RegistryClient {
 
   #call(
     paths: RepositoryPaths,
-    actions: Scope["actions"],
+    actions: RepositoryScope["actions"],
     signal: AbortSignal,
   ): Pick<TransportRequest, "scopes" | "repeat" | "kind" | "signal"> {
     return { scopes: [{ repository: paths.repository, actions }], repeat: "Always", kind: "Call", signal };

@@ -67,6 +67,11 @@ export interface RegistryClient {
   deleteManifest(repository: string, digest: Digest, signal: AbortSignal): Promise<void>;
   /** Every tag, all pages. A repository that does not exist has none; any other failure throws. */
   listTags(repository: string, signal: AbortSignal): Promise<string[]>;
+  /**
+   * Repositories whose names begin with the prefix, by the registry's catalog. `NoCatalog`: it offers none. Throws
+   * `Unauthorized` where it is not shown to us.
+   */
+  listRepositories(prefix: string, signal: AbortSignal): Promise<readonly string[] | "NoCatalog">;
   /** Whole blob in memory, digest checked; for configs. Refuses more than `maxBytes` (default 4 MiB). */
   getBlob(repository: string, digest: Digest, signal: AbortSignal, maxBytes?: number): Promise<Uint8Array>;
   /** Streamed blob; the stream throws at its end when length or digest differ. */

@@ -82,6 +82,7 @@ function refusing(url: string): RegistryClient {
     putManifest: no,
     deleteManifest: no,
     listTags: no,
+    listRepositories: no,
     getBlob: no,
     streamBlob: () => {
       throw new Error("not part of this test");

@@ -83,7 +83,29 @@ export async function copyImage(request: CopyImageRequest): Promise<ResolvedImag
   return image;
 }
 
-async function copyBlob(request: CopyImageRequest, blob: Descriptor): Promise<void> {
+/** The same for known blobs of one registry, such as those of a manifest that is put into another repository as it is. */
+export async function copyBlobs(request: {
+  readonly client: RegistryClient;
+  readonly from: string;
+  readonly to: string;
+  readonly blobs: readonly Descriptor[];
+  readonly signal: AbortSignal;
+}): Promise<void> {
+  const { client, from, to, blobs, signal } = request;
+  const unique = [...new Map(blobs.map((blob) => [blob.digest, blob])).values()];
+  const places = { source: { client, repository: from }, target: { client, repository: to } };
+  await inParallel(unique, { limit: PARALLEL_COPIES, signal }, (blob, until) =>
+    copyBlob({ ...places, signal: until }, blob),
+  );
+}
+
+interface CopyPlaces {
+  readonly source: Pick<CopyImageRequest["source"], "client" | "repository">;
+  readonly target: CopyImageRequest["target"];
+  readonly signal: AbortSignal;
+}
+
+async function copyBlob(request: CopyPlaces, blob: Descriptor): Promise<void> {
   const { source, target, signal } = request;
   if (await target.client.verifyBlob(target.repository, blob, signal)) return;
   const isSameRegistry = new URL(source.client.endpoint.url).origin === new URL(target.client.endpoint.url).origin;

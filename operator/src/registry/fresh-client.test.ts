@@ -37,6 +37,7 @@ function setup() {
           demand();
           return [endpoint.login?.password ?? ""];
         },
+        listRepositories: async () => [endpoint.login?.password ?? ""],
         async *streamBlob() {
           demand();
           yield new Uint8Array([1]);

@@ -71,6 +71,8 @@ class FreshClient implements RegistryClient {
   deleteManifest: RegistryClient["deleteManifest"] = (...call) =>
     this.#call((client) => client.deleteManifest(...call));
   listTags: RegistryClient["listTags"] = (...call) => this.#call((client) => client.listTags(...call));
+  listRepositories: RegistryClient["listRepositories"] = (...call) =>
+    this.#call((client) => client.listRepositories(...call));
   getBlob: RegistryClient["getBlob"] = (...call) => this.#call((client) => client.getBlob(...call));
   verifyBlob: RegistryClient["verifyBlob"] = (...call) => this.#call((client) => client.verifyBlob(...call));
   putBlob: RegistryClient["putBlob"] = (...call) => this.#call((client) => client.putBlob(...call));

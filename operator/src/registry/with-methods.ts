@@ -8,6 +8,7 @@ export function withMethods(client: RegistryClient, methods: Partial<RegistryCli
     putManifest: (...call) => client.putManifest(...call),
     deleteManifest: (...call) => client.deleteManifest(...call),
     listTags: (...call) => client.listTags(...call),
+    listRepositories: (...call) => client.listRepositories(...call),
     getBlob: (...call) => client.getBlob(...call),
     streamBlob: (...call) => client.streamBlob(...call),
     verifyBlob: (...call) => client.verifyBlob(...call),

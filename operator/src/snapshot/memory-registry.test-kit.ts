@@ -28,6 +28,7 @@ export class MemoryRegistry {
     this.client = {
       endpoint: { url: "http://127.0.0.1:5055" },
       listTags: async () => this.#list(),
+      listRepositories: unexpected,
       streamBlob: unexpected,
       uploadBlob: unexpected,
       mountBlob: unexpected,

@@ -6,10 +6,12 @@ import { mergePatchBetween } from "../reconciler/patch.ts";
 import type { PassOutcome, Phase } from "../reconciler/phases.ts";
 import { runPhases } from "../reconciler/phases.ts";
 import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
+import { adoptRepository } from "./adoption.ts";
 import { endDeadReservation } from "./dead-reservation.ts";
 import { keepFinalizer } from "./ending.ts";
-import { becomeGenesis, recordRepository } from "./genesis.ts";
+import { becomeGenesis } from "./genesis.ts";
 import { endLostHold, forgetOrphans, isOrphan } from "./lost-hold.ts";
+import { recordRepository } from "./own-repository.ts";
 import { recoverLineage } from "./recover.ts";
 import { lookBeyondHead } from "./registry-ahead.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
@@ -25,6 +27,7 @@ const phases: readonly Phase<WorldScope>[] = [
   recoverLineage, // a status that was lost, rebuilt from that repository
   keepFinalizer, // held, pending or deletionPolicy Delete; ends a World that is being deleted
   forgetOrphans, // rescues that no Runtime keeps any more
+  adoptRepository, // the versions of an earlier World, brought into the own repository
   becomeGenesis, // the source image, copied and published as version 0
   lookBeyondHead, // the registry has newer versions than the status: a restored etcd
   repairTags, // head can be read, each v<n> exists, latest follows head

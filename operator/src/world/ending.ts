@@ -4,7 +4,7 @@ import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, STOP } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
-import { repositoryInRegistry } from "./genesis.ts";
+import { repositoryInRegistry } from "./own-repository.ts";
 import type { WorldScope } from "./scope.ts";
 import { statusOf, WORLD_FINALIZER } from "./status-writer.ts";
 

@@ -1,46 +1,41 @@
 /** Version 0: the source image, resolved to a digest once and copied into the World's own repository (DESIGN §3). */
 import { sourceOf, type World } from "@agentworlds/crds";
-import { Terminal, Waiting } from "../reconciler/policy.ts";
+import { Waiting } from "../reconciler/policy.ts";
 import type { PhaseResult } from "../reconciler/reconcile.ts";
 import { CONTINUE } from "../reconciler/reconcile.ts";
-import { worldRepository } from "../registry/installation.ts";
 import type { CopiedSource } from "../registry/sources.ts";
 import type { Platform } from "../runtime/contract.ts";
 import { selectRuntime } from "../runtime/selection.ts";
 import { withoutVolumes } from "../snapshot/image-config.ts";
 import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publish.ts";
 import { creatorOf } from "./creator.ts";
+import { repositoryInRegistry } from "./own-repository.ts";
+import { demandNoPreviousLineage } from "./previous.ts";
 import type { WorldScope } from "./scope.ts";
 import { explainOwnRegistryErrors, explainSourceErrors } from "./source-errors.ts";
-import { statusOf, WORLD_FINALIZER } from "./status-writer.ts";
 
 /** Every World has one genesis, so its operation id derives from the World. */
 export const genesisOperation = (world: World): string => `genesis-${world.metadata.uid}`;
 
-/** Writes where the World's versions will live, before the first byte goes there. */
-export async function recordRepository(scope: WorldScope): Promise<PhaseResult> {
-  const { metadata, status } = scope.world;
-  const isGoing = metadata.deletionTimestamp !== undefined && !metadata.finalizers?.includes(WORLD_FINALIZER);
-  if (status?.repository || isGoing) return CONTINUE;
-  const { registry, installation, writer } = scope.dependencies;
-  const { namespace, name, uid } = scope.ref;
-  const repository = registry.asWeNameIt(
-    worldRepository(registry.prefix, { installation, namespace, world: name, uid }),
-  );
-  scope.world = await writer.summarise(scope.world, { repository }, scope.context.signal);
-  return CONTINUE;
-}
-
 /** Copies the source image and publishes it as version 0. */
 export async function becomeGenesis(scope: WorldScope): Promise<PhaseResult> {
   if (scope.world.status?.head || scope.world.metadata.deletionTimestamp) return CONTINUE;
+  const source = imageOf(scope.world);
+  if (source === undefined) return CONTINUE;
   const platform = await platformOfRuntime(scope);
   const repository = repositoryInRegistry(scope);
-  const source = sourceOf(scope.world.spec).image;
+  // A reservation says that it was looked before.
+  if (!scope.world.status?.pending) await demandNoPreviousLineage(scope);
   const copied = await explainSourceErrors(source, () =>
     scope.dependencies.sources.copyInto(source, { repository, platform }, scope.context.signal),
   );
-  await publishGenesis(scope, { repository, platform, ...copied, config: withoutVolumes(copied.config) });
+  await publishGenesis(scope, {
+    image: source,
+    repository,
+    platform,
+    ...copied,
+    config: withoutVolumes(copied.config),
+  });
   scope.dependencies.announce(
     { kind: "World", object: scope.world },
     {
@@ -53,9 +48,15 @@ export async function becomeGenesis(scope: WorldScope): Promise<PhaseResult> {
   return CONTINUE;
 }
 
+/** Undefined: the World starts from something else (adoption.ts). */
+function imageOf({ spec }: World): string | undefined {
+  const source = sourceOf(spec);
+  return source.kind === "Image" ? source.image : undefined;
+}
+
 async function publishGenesis(
   scope: WorldScope,
-  genesis: CopiedSource & { readonly repository: string; readonly platform: Platform },
+  genesis: CopiedSource & { readonly image: string; readonly repository: string; readonly platform: Platform },
 ): Promise<void> {
   const { writer, registry } = scope.dependencies;
   const { signal, clock } = scope.context;
@@ -66,7 +67,7 @@ async function publishGenesis(
   if (reservation.kind !== "committed") {
     const { version, since } = reservation.pending;
     const createdBy = creatorOf(scope.world);
-    const { image } = sourceOf(scope.world.spec);
+    const { image } = genesis;
     const description = scope.world.spec.description ?? "";
     const totalBytes = genesis.layers.reduce((sum, layer) => sum + layer.size, 0);
     const manifest = manifestOfVersion(
@@ -115,19 +116,6 @@ async function publishGenesis(
     );
   }
   scope.world = await writer.read(scope.ref, signal);
-}
-
-/** The World's repository without the registry's host. */
-export function repositoryInRegistry(scope: WorldScope): string {
-  const repository = statusOf(scope.world).repository;
-  const prefix = `${scope.dependencies.registry.host}/`;
-  if (!repository?.startsWith(prefix)) {
-    throw new Terminal("RegistryMoved", {
-      message: `the World lives in ${repository ?? "no repository"}, this installation's registry is ${scope.dependencies.registry.host}`,
-      remediation: "set registry.url back to the registry that holds the World",
-    });
-  }
-  return repository.slice(prefix.length);
 }
 
 /** The platform is fixed at genesis; until then the Runtime's decides. */

@@ -6,9 +6,9 @@ import type { Sandbox, WorldHolder, WorldRescue, WorldStatus } from "@agentworld
 import { Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { creatorOf } from "./creator.ts";
-import { repositoryInRegistry } from "./genesis.ts";
 import { readVersions } from "./lineage-reader.ts";
 import { rescuesKept } from "./lost-hold.ts";
+import { repositoryInRegistry } from "./own-repository.ts";
 import { platformOfConfig } from "./platform.ts";
 import { type RecoveredLineage, rebuildLineage } from "./recovery.ts";
 import type { WorldScope } from "./scope.ts";
@@ -78,23 +78,23 @@ async function readOwnLineage(
   const { registry } = scope.dependencies;
   const { signal } = scope.context;
   const { uid } = scope.ref;
-  const pinned = scope.world.spec.retention?.pinned ?? [];
-  const found = await explainOwnRegistryErrors(`reading the versions in ${repository}`, async () =>
-    readVersions(
+  const { retention, from } = scope.world.spec;
+  const pinned = retention?.pinned ?? [];
+  const found = await explainOwnRegistryErrors(`reading the versions in ${repository}`, async () => {
+    const tags = await registry.client.listTags(repository, signal);
+    // An adoption that has not put `latest` there is not finished: it goes on with what it adopts.
+    if (from.repository && !tags.includes("latest")) return [];
+    return readVersions(
       registry.client,
-      {
-        repository,
-        tags: await registry.client.listTags(repository, signal),
-        remembered: rememberedVersions(sessions, uid),
-        pinned,
-      },
+      { repository, tags, remembered: rememberedVersions(sessions, uid), pinned },
       signal,
-    ),
-  );
+    );
+  });
   const verdict = rebuildLineage({
     found,
     repository: registry.asWeNameIt(repository),
-    isOurs: (worldUid) => worldUid === uid,
+    // What a World adopted was made by others.
+    isOurs: (worldUid) => worldUid === uid || from.repository !== undefined,
     pinned,
   });
   if (verdict.kind === "broken") throw brokenLineage(repository, verdict.message);

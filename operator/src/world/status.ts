@@ -96,9 +96,14 @@ const NOT_LOOKED_AT: HeadFinding = {
 
 const lastKnown = ({ conditions }: WorldStatus): HeadFinding | undefined => findCondition(conditions, "HeadAvailable");
 
+function beginning({ spec }: World): string {
+  const { image, repository } = spec.from;
+  return image === undefined ? `adopting ${repository?.name}` : `copying ${image}`;
+}
+
 function copying(world: World, failure: ExplainedFailure | undefined): Derived[] {
   const reason = failure?.reason ?? "CopyingGenesis";
-  const message = failure?.message ?? `copying ${world.spec.from.image}`;
+  const message = failure?.message ?? beginning(world);
   return [
     { type: "Ready", status: "False", reason, message },
     { type: "GenesisReady", status: "False", reason, message },
@@ -109,7 +114,7 @@ function progress(world: World, failure: ExplainedFailure | undefined): Derived[
   if (failure?.stalled) return [presentWhileTrue("Stalled", failure)];
   if (failure) return [presentWhileTrue("Reconciling", failure)];
   if (statusOf(world).head) return [];
-  return [presentWhileTrue("Reconciling", { reason: "CopyingGenesis", message: `copying ${world.spec.from.image}` })];
+  return [presentWhileTrue("Reconciling", { reason: "CopyingGenesis", message: beginning(world) })];
 }
 
 /** A failure as a condition shows it. */

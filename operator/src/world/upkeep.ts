@@ -4,7 +4,7 @@ import { CONTINUE, type PhaseResult, requeueAfter } from "../reconciler/reconcil
 import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
 import { type HeadProof, proveHead, repairLineageTags, type VersionPointer } from "../snapshot/publish.ts";
-import { repositoryInRegistry } from "./genesis.ts";
+import { repositoryInRegistry } from "./own-repository.ts";
 import {
   judgeRetention,
   MOST_PRUNED,

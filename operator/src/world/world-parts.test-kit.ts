@@ -10,7 +10,7 @@ import { digestOf } from "../registry/digest.ts";
 import { installationRegistry, worldRepository } from "../registry/installation.ts";
 import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
 import { sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
-import { MemoryRegistry } from "../snapshot/memory-registry.test-kit.ts";
+import { MemoryRegistries } from "../snapshot/memory-registries.test-kit.ts";
 import { reconcileWorlds } from "./controller.ts";
 import { type PublishedVersion, putHistory } from "./published-history.test-kit.ts";
 import type { AnnouncedEvent, ComputeOf, NamespaceObject } from "./scope.ts";
@@ -38,10 +38,13 @@ export function worldParts(
     runtimes?: readonly Runtime[];
     compute?: () => ReturnType<ComputeOf>;
     deletionDeadlineMs?: number;
+    /** The source image can be copied. */
+    image?: "Offered";
   } = {},
 ) {
   const clock = createTestClock(T0);
-  const registry = new MemoryRegistry();
+  const registries = new MemoryRegistries();
+  const registry = registries.repository(REPOSITORY);
   const versions: WorldVersion[] = [];
   putHistory(registry, options.history ?? []);
   versions.push(...(options.history ?? []).map(({ entry }) => entry));
@@ -81,9 +84,16 @@ export function worldParts(
     sandboxClient: sandboxes,
     runtimes: { get: (name) => runtimes.find((runtime) => runtime.metadata.name === name), list: () => runtimes },
     namespaces,
-    registry: installationRegistry({ client: registry.client, prefix: "worlds" }),
+    registry: installationRegistry({ client: registries.client, prefix: "worlds" }),
     sources: {
-      copyInto: () => Promise.reject(new TypeError("this World has its genesis")),
+      copyInto: async (image, { repository }) => {
+        if (options.image === undefined) throw new TypeError("this World has its genesis");
+        const config = new TextEncoder().encode(
+          '{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[]}}',
+        );
+        registries.repository(repository).blobs.set(digestOf(config), config);
+        return { sourceDigest: digestOf(new TextEncoder().encode(image)), config, layers: [] };
+      },
       resolve: () => Promise.reject(new TypeError("the World controller resolves nothing")),
       pin: () => "",
     },
@@ -103,6 +113,8 @@ export function worldParts(
 
   return {
     clock,
+    registries,
+    /** The World's own repository. */
     registry,
     worlds,
     sandboxes,

@@ -22,6 +22,11 @@ export const good: [promise: string, kind: Kind, spec: Json][] = [
     "World",
     { from: { image: `127.0.0.1:5055/a/b:1@sha256:${"0".repeat(64)}` } },
   ],
+  [
+    "a repository of an earlier World may be named with its registry or without",
+    "World",
+    { from: { repository: { name: "127.0.0.1:5055/worlds/i/team/lab-0a1b2c3d" } } },
+  ],
   ["a description may have 1024 characters of any script", "World", world({ description: "語".repeat(1024) })],
   ["ttl and lifetime may be equal", "World", world({ session: { ttlSeconds: 60, maxLifetimeSeconds: 60 } })],
   ["a Sandbox needs a World only", "Sandbox", sandbox()],
@@ -48,7 +53,36 @@ export const good: [promise: string, kind: Kind, spec: Json][] = [
 /** Specs that are refused on creation. */
 export const bad: [what: string, kind: Kind, spec: Json, sentence: RegExp][] = [
   ["a World without a source", "World", {}, /spec\.from: Required value/],
-  ["a World whose source is empty", "World", { from: {} }, /spec\.from: .*exactly one source must be set: image/],
+  [
+    "a World whose source is empty",
+    "World",
+    { from: {} },
+    /spec\.from: .*exactly one source must be set: image, repository/,
+  ],
+  [
+    "a World with two sources",
+    "World",
+    { from: { image: "busybox:1", repository: { name: "worlds/i/team/lab-0a1b2c3d" } } },
+    /exactly one source must be set: image, repository/,
+  ],
+  [
+    "a repository with a tag",
+    "World",
+    { from: { repository: { name: "worlds/i/team/lab-0a1b2c3d:v3" } } },
+    /must be a repository without tag and digest/,
+  ],
+  [
+    "a repository that climbs",
+    "World",
+    { from: { repository: { name: "worlds/i/team/../other/lab-0a1b2c3d" } } },
+    /must be a repository without tag and digest/,
+  ],
+  [
+    "a repository of one word",
+    "World",
+    { from: { repository: { name: "lab-0a1b2c3d" } } },
+    /must be a repository without/,
+  ],
   [
     "an image with a scheme",
     "World",

@@ -128,6 +128,7 @@ function bindAll(client: RegistryClient): RegistryClient {
     putManifest: (...args) => client.putManifest(...args),
     deleteManifest: (...args) => client.deleteManifest(...args),
     listTags: (...args) => client.listTags(...args),
+    listRepositories: (...args) => client.listRepositories(...args),
     getBlob: (...args) => client.getBlob(...args),
     streamBlob: (...args) => client.streamBlob(...args),
     verifyBlob: (...args) => client.verifyBlob(...args),

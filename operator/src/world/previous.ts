@@ -1,0 +1,85 @@
+/**
+ * Earlier Worlds of the same namespace and name: their versions are still in the registry when a cluster was emptied or a
+ * World is made again by GitOps. None of them is started over behind its back (docs/adr/0012).
+ */
+import { Terminal } from "../reconciler/policy.ts";
+import { isRegistryError } from "../registry/errors.ts";
+import { worldRepository } from "../registry/installation.ts";
+import { repositoryInRegistry } from "./own-repository.ts";
+import { numberOfTag } from "./recovery.ts";
+import type { WorldScope } from "./scope.ts";
+import { explainOwnRegistryErrors } from "./source-errors.ts";
+
+/** Annotation: repositories (their last path component, by comma) beside which the World starts anew. */
+export const IGNORE_LINEAGES = "agentworlds.dev/ignore-lineages";
+
+/** A repository of an earlier World that has versions. */
+interface PreviousLineage {
+  readonly repository: string;
+  readonly newest: number;
+}
+
+/** Throws `PreviousLineageFound` unless the World's annotation names each of them; says so when they cannot be listed. */
+export async function demandNoPreviousLineage(scope: WorldScope): Promise<void> {
+  const repositories = await repositoriesOfName(scope);
+  if (repositories === "Unlisted") return announceUnlisted(scope);
+  const ignored = ignoredLineages(scope);
+  const found: PreviousLineage[] = [];
+  for (const repository of repositories.filter((name) => !ignored.has(lastComponent(name)))) {
+    const newest = await newestVersion(scope, repository);
+    if (newest !== undefined) found.push({ repository, newest });
+  }
+  const [first] = found;
+  if (!first) return;
+  const { asWeNameIt } = scope.dependencies.registry;
+  const named = found.map(({ repository, newest }) => `${asWeNameIt(repository)} (newest version ${newest})`);
+  throw new Terminal("PreviousLineageFound", {
+    message: `an earlier World of this name left versions: ${named.join(", ")}`,
+    remediation: `to go on with one, make the World anew with spec.from.repository.name: ${asWeNameIt(first.repository)}; to start anew beside them, annotate it ${IGNORE_LINEAGES}=${found.map(({ repository }) => lastComponent(repository)).join(",")}`,
+  });
+}
+
+/** `<prefix>/<installation>/<namespace>/<world>-<8 characters of a UID>`, the own one left out. */
+async function repositoriesOfName(scope: WorldScope): Promise<readonly string[] | "Unlisted"> {
+  const { registry, installation } = scope.dependencies;
+  const { namespace, name } = scope.ref;
+  const prefix = worldRepository(registry.prefix, { installation, namespace, world: name, uid: "" });
+  const own = repositoryInRegistry(scope);
+  try {
+    const listed = await registry.client.listRepositories(prefix, scope.context.signal);
+    if (listed === "NoCatalog") return "Unlisted";
+    return listed.filter((one) => one !== own && /^[^/]{8}$/.test(one.slice(prefix.length))).sort();
+  } catch (error) {
+    // Many registries show their catalog to administrators only.
+    if (isRegistryError(error, "Unauthorized")) return "Unlisted";
+    return explainOwnRegistryErrors(`looking for earlier Worlds below ${prefix}`, () => Promise.reject(error));
+  }
+}
+
+async function newestVersion(scope: WorldScope, repository: string): Promise<number | undefined> {
+  const { client } = scope.dependencies.registry;
+  const tags = await explainOwnRegistryErrors(`looking for versions in ${repository}`, () =>
+    client.listTags(repository, scope.context.signal),
+  );
+  const numbers = tags.flatMap((tag) => numberOfTag(tag) ?? []);
+  return numbers.length === 0 ? undefined : Math.max(...numbers);
+}
+
+function ignoredLineages({ world }: WorldScope): ReadonlySet<string> {
+  const text = world.metadata.annotations?.[IGNORE_LINEAGES] ?? "";
+  return new Set(text.split(",").map((one) => lastComponent(one.trim())));
+}
+
+const lastComponent = (repository: string): string => repository.slice(repository.lastIndexOf("/") + 1);
+
+function announceUnlisted({ dependencies, world, ref }: WorldScope): void {
+  dependencies.announce(
+    { kind: "World", object: world },
+    {
+      type: "Warning",
+      reason: "LineagesNotListed",
+      action: "Look",
+      message: `the registry shows no catalog: whether an earlier World ${ref.namespace}/${ref.name} left versions is not known; this one starts anew`,
+    },
+  );
+}
