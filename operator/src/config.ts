@@ -96,6 +96,21 @@ const limitsSchema = z.strictObject({
   drainSeconds: seconds(20).describe("How long an orderly stop waits for passes that run."),
 });
 
+const verificationSchema = z.strictObject({
+  intervalSeconds: z
+    .number()
+    .positive()
+    .max(30 * 86_400)
+    .default(86_400)
+    .describe("Every listed version of every World is looked at in the registry once in this time."),
+  callsPerSecond: z
+    .number()
+    .positive()
+    .max(1_000)
+    .default(20)
+    .describe("Most calls to the registry per second that this may take."),
+});
+
 export const configSchema = z.strictObject({
   role: z
     .enum(["all", "controller", "gateway"])
@@ -114,6 +129,7 @@ export const configSchema = z.strictObject({
   gateway: gatewaySchema.prefault({}).describe("The sessions API."),
   leader: leaderSchema.prefault({}).describe("Leader election of the controllers."),
   limits: limitsSchema.prefault({}).describe("Bounds of the installation."),
+  verification: verificationSchema.prefault({}).describe("The periodic look at the versions in the registry."),
   metrics: z.strictObject({ port: port(8080).describe("Prometheus endpoint; 0 takes a free one.") }).prefault({}),
   health: z.strictObject({ port: port(8081).describe("`/healthz` and `/readyz`; 0 takes a free one.") }).prefault({}),
   helper: z

@@ -131,6 +131,7 @@ export async function startControllers(
     registry: { ...registries.registry, client: crashingRegistry(registries.registry.client, gate) },
     sources: registries.sources,
     metrics: noMetrics,
+    verification: { verified: () => undefined, failed: () => undefined, damaged: () => undefined },
     log,
     identity: "test",
     clock: options.clock ?? systemClock,

@@ -25,6 +25,7 @@ import { createDockerCommit } from "../snapshot/docker-commit.ts";
 import { reconcileWorlds } from "../world/controller.ts";
 import type { NamespaceObject } from "../world/scope.ts";
 import { createWorldStatusWriter } from "../world/status-writer.ts";
+import { LineageVerifier, type VerificationMetrics } from "../world/verifier.ts";
 import { announcer } from "./announcer.ts";
 import { createComputeOf } from "./compute-of.ts";
 import { guardedDriver, guardedRegistry, type IsLeading } from "./leader-guard.ts";
@@ -40,6 +41,7 @@ export interface ControllerParts {
   readonly registry: InstallationRegistry;
   readonly sources: ImageSources;
   readonly metrics: ReconcilerMetrics;
+  readonly verification: VerificationMetrics;
   readonly log: Logger;
   /** Name of this process, for the lease and for Events. */
   readonly identity: string;
@@ -113,7 +115,8 @@ async function lead(parts: ControllerParts, signals: { stop: AbortSignal; lost: 
     const starting = AbortSignal.any([signals.lost, signals.stop]);
     await parts.mirrors.synced(starting);
     const queues = makeQueues(parts);
-    const controllers = makeControllers(parts, { queues, recorder });
+    const verifier = makeVerifier(parts, queues);
+    const controllers = makeControllers(parts, { queues, recorder, verifier });
     const leave = feedQueues(parts.mirrors, queues);
     log.info({ installation: parts.installation }, "this process leads");
     const drain = () => {
@@ -121,13 +124,15 @@ async function lead(parts: ControllerParts, signals: { stop: AbortSignal; lost: 
     };
     signals.stop.addEventListener("abort", drain, { once: true });
     if (signals.stop.aborted) drain();
-    const watching = watchGateways(parts, AbortSignal.any([signals.lost, signals.stop]));
+    const until = AbortSignal.any([signals.lost, signals.stop]);
+    const watching = watchGateways(parts, until);
+    const verifying = verifier.run(until);
     try {
       await Promise.all(controllers.map((controller) => controller.run(signals.lost)));
     } finally {
       signals.stop.removeEventListener("abort", drain);
       leave();
-      await watching;
+      await Promise.all([watching, verifying]);
     }
     await recorder.flush(AbortSignal.timeout(2_000));
   } finally {
@@ -143,7 +148,25 @@ function makeQueues({ metrics, clock }: ControllerParts): Queues {
   };
 }
 
-function makeControllers(parts: ControllerParts, leading: { queues: Queues; recorder: EventRecorder }): Controller[] {
+function makeVerifier(parts: ControllerParts, queues: Queues): LineageVerifier {
+  const { kube, mirrors, registry, clock, log, verification, config } = parts;
+  return new LineageVerifier({
+    worlds: mirrors.worlds,
+    writer: createWorldStatusWriter(kube.resource<World>(WORLDS)),
+    registry,
+    clock,
+    log,
+    metrics: verification,
+    intervalMs: config.verification.intervalSeconds * 1000,
+    callsPerSecond: config.verification.callsPerSecond,
+    onChange: (key) => queues.worlds.add(key),
+  });
+}
+
+function makeControllers(
+  parts: ControllerParts,
+  leading: { queues: Queues; recorder: EventRecorder; verifier: LineageVerifier },
+): Controller[] {
   const { installation, kube, mirrors, registry, sources, drivers, log, metrics, config, clock } = parts;
   const { queues } = leading;
   const writer = createWorldStatusWriter(kube.resource<World>(WORLDS));
@@ -169,6 +192,7 @@ function makeControllers(parts: ControllerParts, leading: { queues: Queues; reco
         namespaces,
         registry,
         sources,
+        findingsOf: (uid) => leading.verifier.findingsOf(uid),
         computeOf: createComputeOf(search),
         announce,
         log,

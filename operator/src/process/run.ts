@@ -31,7 +31,11 @@ interface Role {
 /** Runs until `stop` aborts. Rejects when a part cannot be started, or ends although nobody asked it to. */
 export async function runOperator({ config, connection, log, stop }: RunOptions): Promise<void> {
   const identity = dnsLabel(`${hostname()}-${process.pid}`);
-  const { registry: series, reconciler: metrics } = createMetrics({
+  const {
+    registry: series,
+    reconciler: metrics,
+    verification,
+  } = createMetrics({
     controllers: CONTROLLERS,
     resources: ["worlds", "sandboxes", "runtimes"],
   });
@@ -51,7 +55,7 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
       await patiently(() => openRegistries(config, kube, stop), { log, stop }),
       (opened) => opened.close(),
     );
-    roles.push(createControllerRole({ ...shared, registry, sources, metrics, clock: systemClock }));
+    roles.push(createControllerRole({ ...shared, registry, sources, metrics, verification, clock: systemClock }));
   }
   // A gateway asks no registry: what is wrong with one keeps no gateway from serving.
   if (config.role !== "controller") roles.push(createGatewayRole(shared));

@@ -40,6 +40,24 @@ test("what the reconciler reports is what is served, in seconds", async () => {
   }
 });
 
+test("what the verification finds is served, and starts at zero", async () => {
+  const { registry, verification } = createMetrics(known);
+  assert.match(await registry.metrics(), /^agentworlds_versions_damaged 0$/m);
+  verification.verified({ versions: 7, at: 5_000 });
+  verification.verified({ versions: 2, at: 6_000 });
+  verification.damaged(3);
+  verification.failed();
+  const text = await registry.metrics();
+  for (const line of [
+    "agentworlds_versions_verified_total 9",
+    "agentworlds_verification_last_timestamp_seconds 6",
+    "agentworlds_versions_damaged 3",
+    "agentworlds_verification_failures_total 1",
+  ]) {
+    assert.ok(text.includes(`${line}\n`), line);
+  }
+});
+
 test("two sets of metrics in one process do not share a series", async () => {
   const one = createMetrics(known);
   createMetrics(known).reconciler.leading("agent-worlds", true);

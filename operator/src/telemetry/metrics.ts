@@ -10,6 +10,12 @@ export interface OperatorMetrics {
   /** Names of the operator's own metrics. */
   readonly ownNames: readonly string[];
   readonly reconciler: ReconcilerMetrics;
+  /** What the periodic verification of versions reports. */
+  readonly verification: {
+    verified(sample: { versions: number; at: number }): void;
+    failed(): void;
+    damaged(versions: number): void;
+  };
 }
 
 export function createMetrics(known: {
@@ -89,6 +95,27 @@ export function createMetrics(known: {
     registers,
   });
 
+  const verified = new Counter({
+    name: "agentworlds_versions_verified_total",
+    help: "Versions that the periodic verification has looked at in the registry.",
+    registers,
+  });
+  const unverified = new Counter({
+    name: "agentworlds_verification_failures_total",
+    help: "Worlds whose versions could not be looked at because the registry did not answer.",
+    registers,
+  });
+  const verifiedAt = new Gauge({
+    name: "agentworlds_verification_last_timestamp_seconds",
+    help: "When the versions of a World were last looked at, in seconds since 1970; 0 before the first.",
+    registers,
+  });
+  const damaged = new Gauge({
+    name: "agentworlds_versions_damaged",
+    help: "Listed versions that are known to be missing or damaged in the registry.",
+    registers,
+  });
+
   for (const controller of known.controllers) {
     for (const outcome of PASS_ENDS) reconciles.inc({ controller, outcome }, 0);
     depth.set({ queue: controller }, 0);
@@ -106,6 +133,14 @@ export function createMetrics(known: {
       .getMetricsAsArray()
       .map(({ name }) => name)
       .filter((name) => !ofTheProcess.has(name)),
+    verification: {
+      verified({ versions, at }) {
+        verified.inc(versions);
+        verifiedAt.set(at / 1000);
+      },
+      failed: () => unverified.inc(),
+      damaged: (versions) => damaged.set(versions),
+    },
     reconciler: {
       listed: (resource, { items }) => objects.set({ resource }, items),
       watchHeard: (resource, { at }) => heard.set({ resource }, at / 1000),

@@ -7,6 +7,7 @@ import type { PassOutcome, Phase } from "../reconciler/phases.ts";
 import { runPhases } from "../reconciler/phases.ts";
 import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
 import { adoptRepository } from "./adoption.ts";
+import { tellDamage } from "./damage.ts";
 import { endDeadReservation } from "./dead-reservation.ts";
 import { keepFinalizer } from "./ending.ts";
 import { becomeGenesis } from "./genesis.ts";
@@ -31,6 +32,7 @@ const phases: readonly Phase<WorldScope>[] = [
   becomeGenesis, // the source image, copied and published as version 0
   lookBeyondHead, // the registry has newer versions than the status: a restored etcd
   repairTags, // head can be read, each v<n> exists, latest follows head
+  tellDamage, // what the periodic verification found
   retain, // versions beyond the limit go
 ];
 
@@ -108,9 +110,12 @@ function announceChanges(
 const isProblem = ({ problems }: WorldScope, type: string): boolean =>
   type === "HolderLost" || type === "HeadBehindRegistry" || problems.some((problem) => problem.type === type);
 
+/** Damage is the verification's to look at again, which calls the World when it has. */
+const isLookedAtAgain = ({ type }: WorldScope["problems"][number]): boolean => type !== "VersionsDamaged";
+
 /** What is not as it should be is looked at again; a settled World rests. */
 function lookAgain({ head, lostHold, problems, world }: WorldScope): ReconcileResult {
   if (lostHold) return { requeueAfterMs: 30_000 };
-  if ((head && head.status !== "True") || problems.length > 0) return { requeueAfterMs: 60_000 };
+  if ((head && head.status !== "True") || problems.some(isLookedAtAgain)) return { requeueAfterMs: 60_000 };
   return statusOf(world).rescues?.some(isOrphan) ? { requeueAfterMs: 600_000 } : {};
 }

@@ -5,6 +5,7 @@ import type { ReconcileContext } from "../reconciler/reconcile.ts";
 import type { InstallationRegistry } from "../registry/installation.ts";
 import type { ImageSources } from "../registry/sources.ts";
 import type { WorldRef, WorldStatusWriter } from "./status-writer.ts";
+import type { LineageFindings } from "./verification.ts";
 
 /** What a controller reads from its caches. */
 export interface ObjectReader<T> {
@@ -38,6 +39,8 @@ export interface WorldDependencies {
   readonly registry: InstallationRegistry;
   readonly sources: ImageSources;
   readonly computeOf: ComputeOf;
+  /** What the periodic verification found of the World with this UID; undefined before its first turn. */
+  readonly findingsOf: (worldUid: string) => LineageFindings | undefined;
   readonly announce: Announce;
   readonly log: Log;
   readonly limits: WorldLimits;
@@ -97,5 +100,5 @@ export interface HeadFinding extends Finding {
 
 /** A condition that is present only while it is true. */
 export interface WorldProblem extends Finding {
-  readonly type: "TagTaken" | "VersionsMissing" | "TagsNotRepaired" | "PrunedNotDeleted";
+  readonly type: "TagTaken" | "VersionsMissing" | "VersionsDamaged" | "TagsNotRepaired" | "PrunedNotDeleted";
 }

@@ -111,9 +111,9 @@ const heads: [name: string, head: HeadFinding, want: string[]][] = [
     ["Ready=True Available", "HeadAvailable=Unknown RegistryUnavailable"],
   ],
   [
-    "a head that reads back as other bytes is told",
+    "a head that reads back as other bytes cannot be booted either",
     { status: "False", reason: "HeadMismatch", message: "other bytes" },
-    ["Ready=True Available", "HeadAvailable=False HeadMismatch"],
+    ["Ready=False HeadMismatch", "HeadAvailable=False HeadMismatch"],
   ],
 ];
 for (const [name, head, want] of heads)

@@ -65,7 +65,7 @@ function ready(status: WorldStatus, head: NonNullable<WorldStatus["head"]>, avai
     const message = explainRegistryHead(status, status.registryHead);
     return { type: "Ready", status: "False", reason: "HeadBehindRegistry", message };
   }
-  if (available.status === "False" && available.reason === "HeadNotFound") {
+  if (available.status === "False") {
     return { type: "Ready", status: "False", reason: available.reason, message: available.message };
   }
   return { type: "Ready", status: "True", reason: "Available", message: `version ${head.version} is head` };

@@ -15,6 +15,7 @@ import { reconcileWorlds } from "./controller.ts";
 import { type PublishedVersion, putHistory } from "./published-history.test-kit.ts";
 import type { AnnouncedEvent, ComputeOf, NamespaceObject } from "./scope.ts";
 import { createWorldStatusWriter, WORLD_FINALIZER } from "./status-writer.ts";
+import type { LineageFindings } from "./verification.ts";
 
 const REF = { namespace: "team", name: "lab" };
 export const REPOSITORY = worldRepository("worlds", {
@@ -76,6 +77,7 @@ export function worldParts(
   const events: AnnouncedEvent[] = [];
   let cachedSandboxes: readonly Sandbox[] | undefined;
   let cachedWorld: World | undefined;
+  let findings: LineageFindings | undefined;
   const reconcile = reconcileWorlds({
     installation: "install",
     writer: createWorldStatusWriter(worlds),
@@ -97,6 +99,7 @@ export function worldParts(
       resolve: () => Promise.reject(new TypeError("the World controller resolves nothing")),
       pin: () => "",
     },
+    findingsOf: () => findings,
     computeOf: options.compute ?? (async () => "none"),
     announce: (_about, event) => void events.push(event),
     log: silentLog,
@@ -126,6 +129,10 @@ export function worldParts(
     showCached(shown: { sandboxes?: readonly Sandbox[]; world?: World }): void {
       cachedSandboxes = shown.sandboxes;
       cachedWorld = shown.world;
+    },
+    /** What the verification found. */
+    find(damaged: LineageFindings["damaged"]): void {
+      findings = { at: clock.now(), damaged };
     },
     world: (): World | undefined => worlds.peek(REF),
     change(edit: (world: World) => World): void {
