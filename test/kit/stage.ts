@@ -1,3 +1,6 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
@@ -103,6 +106,15 @@ export class Stage implements AsyncDisposable {
     // The engine may be shared: no container of this test stays.
     await this.#removeContainers();
     await this.#owned.disposeAsync();
+  }
+
+  /** A file with this text, gone with the stage. */
+  async temporaryFile(text: string): Promise<string> {
+    const directory = await mkdtemp(join(tmpdir(), "agent-worlds-stage-"));
+    this.#owned.defer(() => rm(directory, { recursive: true, force: true }));
+    const path = join(directory, "file");
+    await writeFile(path, text);
+    return path;
   }
 
   /** A kubeconfig of somebody else. */
