@@ -65,7 +65,7 @@ export async function perform(performance: Performance): Promise<Performed> {
   const ledgerPath = join(ground.directory, "ledger.jsonl");
   const ledger = undo.use(new Ledger(ledgerPath));
   const board = undo.use(new Board({ kubeconfigPath: ground.cluster.kubeconfigPath, ledger }));
-  const installation = await installationId(board.kube, OPERATOR_NAMESPACE, signal);
+  const installation = await installationId(board.kube, { namespace: OPERATOR_NAMESPACE }, signal);
   const operators = undo.use(new Operators(operatorsOn(ground)));
   const reader = new VersionReader(ground.registry.url);
   const tags = undo.use(new TagWatch(reader, () => repositoriesAtWork(board)));

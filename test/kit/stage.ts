@@ -15,7 +15,7 @@ import type { Digest, RegistryClient } from "../../operator/src/registry/contrac
 import type { RuntimeDriver } from "../../operator/src/runtime/contract.ts";
 import { createDockerDriver } from "../../operator/src/runtime/docker/driver.ts";
 import { loadHelper } from "../../operator/src/runtime/helper.ts";
-import { baseImage, type ControlPlane, controlPlane, engine, registry } from "./index.ts";
+import { baseImage, type ControlPlane, controlPlane, engine, type RegistryWish, registry } from "./index.ts";
 import { conditionOf, OPERATOR_NAMESPACE, openSite, type Site, until } from "./operator.ts";
 
 /** Everything a test of the controllers acts on: a control plane of its own, an engine, a registry, a base image. */
@@ -32,6 +32,7 @@ export class Stage implements AsyncDisposable {
   readonly installation: string;
   readonly #cluster: ControlPlane;
   readonly #owned: AsyncDisposableStack;
+  readonly #registryData: string | undefined;
   #names = 0;
 
   private constructor(fields: {
@@ -43,6 +44,7 @@ export class Stage implements AsyncDisposable {
     installation: string;
     cluster: ControlPlane;
     owned: AsyncDisposableStack;
+    registryData?: string;
   }) {
     this.site = fields.site;
     this.namespace = fields.namespace;
@@ -53,6 +55,7 @@ export class Stage implements AsyncDisposable {
     this.installation = fields.installation;
     this.#cluster = fields.cluster;
     this.#owned = fields.owned;
+    this.#registryData = fields.registryData;
   }
 
   /** Other addresses for the operator than the parts' own: a fault proxy before the registry, a relay before the engine. */
@@ -60,12 +63,15 @@ export class Stage implements AsyncDisposable {
     options: {
       registryUrl?: (url: string) => Promise<string>;
       engineEndpoint?: (dockerHost: string) => Promise<string>;
+      /** A registry of this test alone, so that it may be damaged. Default: the shared one. */
+      ownRegistry?: RegistryWish & { own: true };
     } = {},
   ): Promise<Stage> {
     await using undo = new AsyncDisposableStack();
     const cluster = undo.use(await controlPlane({ own: true }));
     const docker = undo.use(await engine());
-    const images = undo.use(await registry());
+    const own = options.ownRegistry && undo.use(await registry(options.ownRegistry));
+    const images = own ?? undo.use(await registry());
     const base = undo.use(await baseImage("busybox", { engine: docker, registry: images }));
     const site = undo.use(
       await openSite(
@@ -99,7 +105,15 @@ export class Stage implements AsyncDisposable {
       installation,
       cluster,
       owned,
+      ...(own === undefined ? {} : { registryData: own.dataDirectory }),
     });
+  }
+
+  /** The file that holds a blob in the registry of this test alone. */
+  blobFile(digest: Digest): string {
+    if (this.#registryData === undefined) throw new Error("the shared registry's files are not this test's");
+    const hex = digest.slice("sha256:".length);
+    return join(this.#registryData, "docker/registry/v2/blobs/sha256", hex.slice(0, 2), hex, "data");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

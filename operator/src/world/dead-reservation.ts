@@ -7,7 +7,8 @@ import type { Runtime, Sandbox, WorldPending, WorldStatus } from "@agentworlds/c
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
 import { captureTag } from "../snapshot/docker-commit.ts";
-import { genesisOperation, repositoryInRegistry } from "./genesis.ts";
+import { genesisOperation } from "./genesis.ts";
+import { repositoryInRegistry } from "./own-repository.ts";
 import type { WorldScope } from "./scope.ts";
 import { sessionsNow } from "./sessions.ts";
 import { statusOf } from "./status-writer.ts";
