@@ -73,6 +73,23 @@ for (const version of ["v3", "v2"] as const) {
       await stage.close(ready, "Discard");
     });
 
+    test("another World of the namespace adopts the lineage: same numbers and digests, the old repository stays as it was", async () => {
+      const repository = world.status.repository ?? "";
+      const before = await stage.tagsOf(repository);
+      const created = await stage.createWorld({ from: { repository: { name: repository } } });
+      const adopted = await until(
+        () => stage.world(created),
+        (object) => conditionOf(object, "Ready")?.status === "True",
+        { what: "the adoption" },
+      );
+      assert.deepEqual(adopted.status.versions, world.status.versions);
+      assert.deepEqual(await stage.tags(adopted), ["latest", "v0", "v1", "v2"]);
+      assert.deepEqual(await stage.tagsOf(repository), before);
+      const sandbox = await stage.readySandbox(adopted);
+      assert.equal(await stage.shell(sandbox, "cat /root/one /root/two"), "one\ntwo\n");
+      await stage.close(sandbox, "Discard");
+    });
+
     test("an older version's config is lost: VersionsDamaged names the version, sessions go on, nothing is written again", async () => {
       const lost = (await blobsOf(1)).config.digest;
       const restore = await lose(lost);

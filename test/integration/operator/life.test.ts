@@ -170,7 +170,15 @@ describe("a World and its sessions", () => {
     const sandbox = await stage.readySandbox(world);
     await stage.setMode(sandbox, "Hibernated");
     await stage.kubectl("-n", stage.namespace, "delete", "world", world.metadata.name, "--timeout=60s");
-    const again = await stage.readyWorld(world.metadata.name);
+    const { name } = world.metadata;
+    await stage.createWorld({}, name);
+    const left = (world.status.repository ?? "").replace(/^.*\//, "");
+    await stage.kubectl("-n", stage.namespace, "annotate", "world", name, `agentworlds.dev/ignore-lineages=${left}`);
+    const again = await until(
+      () => stage.world(world),
+      (object) => conditionOf(object, "Ready")?.status === "True",
+      { what: "the World to start anew" },
+    );
     assert.notEqual(again.status.repository, world.status.repository);
     await stage.patchMode(sandbox, "Running");
     const refused = await until(
