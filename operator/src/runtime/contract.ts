@@ -35,6 +35,9 @@ export interface ComputeOwner {
 export const computeName = (owner: Pick<ComputeOwner, "sandboxUid" | "boot">): string =>
   `aw-${owner.sandboxUid}-${owner.boot}`;
 
+/** The boot that a container name speaks of; 0 when it is not one of ours. */
+export const bootNamed = (computeId: string): number => Number(/^aw-.+-([1-9]\d{0,14})$/.exec(computeId)?.[1] ?? 0);
+
 /**
  * Everything needed to make one session's container. The session's environment is not among it: it is given to each exec,
  * because an engine writes a container's environment into the config of every commit (DESIGN §4.8).

@@ -17,7 +17,7 @@ import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
 import { judge, observe, resolveWorld } from "./phases/resolve.ts";
 import { watchDeadline } from "./phases/watch-deadline.ts";
-import { recordProgress, SandboxGone } from "./record.ts";
+import { BootOvertaken, recordProgress, SandboxGone } from "./record.ts";
 import type { SandboxDependencies, SandboxScope } from "./scope.ts";
 import { deriveSandboxStatus } from "./status.ts";
 
@@ -60,7 +60,8 @@ export function reconcileSandboxes(dependencies: SandboxDependencies): Reconcile
 async function summarise(scope: SandboxScope, outcome: PassOutcome): Promise<ReconcileResult> {
   const failure = outcome.kind === "failed" ? outcome.error : undefined;
   // A stale object, a lost lease or an object that is gone is no finding about the session.
-  if (isConflict(failure) || failure instanceof SandboxGone || scope.context.signal.aborted) return {};
+  const isStale = isConflict(failure) || failure instanceof BootOvertaken;
+  if (isStale || failure instanceof SandboxGone || scope.context.signal.aborted) return {};
   if (scope.sandbox.metadata.deletionTimestamp && !scope.sandbox.metadata.finalizers?.length) return {};
   const before = scope.sandbox;
   try {

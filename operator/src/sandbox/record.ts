@@ -20,6 +20,11 @@ export interface RecordScope extends Pick<SandboxScope, "sandbox" | "context"> {
   readonly dependencies: Pick<SandboxScope["dependencies"], "sandboxClient">;
 }
 
+/** What this pass has judged is not the boot that is recorded now: the pass ends. */
+export class BootOvertaken extends Error {
+  override readonly name = "BootOvertaken";
+}
+
 /** The Sandbox of this pass is gone or is another one: the pass ends. */
 export class SandboxGone extends Error {
   override readonly name = "SandboxGone";
@@ -70,6 +75,19 @@ async function onLatest(scope: RecordScope, attempt: () => Promise<void>): Promi
   await retryOnConflict(attempt, async () => {
     scope.sandbox = await readSame(scope);
   });
+}
+
+/**
+ * Before what ends a boot: the cache may be behind that end, and even behind the boot after it. Throws `BootOvertaken`; else
+ * the pass goes on with the object as it is now.
+ */
+export async function demandSameBoot(scope: RecordScope): Promise<void> {
+  const fresh = await readSame(scope);
+  const [judged, now] = [scope.sandbox, fresh].map(
+    ({ status }) => `boot ${status?.compute?.boot ?? "none"}, operation ${status?.operation?.id ?? "none"}`,
+  );
+  if (judged !== now) throw new BootOvertaken(`${judged} was judged, and ${now} is recorded`);
+  scope.sandbox = fresh;
 }
 
 /** Fresh read of the very same object. Throws `SandboxGone`. */

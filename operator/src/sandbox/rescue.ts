@@ -12,7 +12,7 @@ import { WorldGone } from "../world/status-writer.ts";
 import { isPastCapture } from "./judge.ts";
 import { causeOf } from "./operation.ts";
 import { committedBy, publishedFields } from "./publish-operation.ts";
-import { isoNow, recordProgress, type SandboxStatusPatch } from "./record.ts";
+import { demandSameBoot, isoNow, recordProgress, type SandboxStatusPatch } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
 import { refOf } from "./world-of.ts";
 
@@ -40,6 +40,7 @@ export async function rescue(
 ): Promise<void> {
   const compute = scope.sandbox.status?.compute;
   if (!compute) return;
+  await demandSameBoot(scope);
   const remains = await judgeRemains(scope);
   await stopIfReachable(scope, compute.id);
   const record = rescueRecord(scope, { compute, remains, cause, unpublished });

@@ -93,3 +93,56 @@ test("the ttl that a waking touch asks for is the ttl of that boot", async () =>
   const { expiresAt = "", lastActivityAt = "" } = parts.sandbox()?.status ?? {};
   assert.equal(Date.parse(expiresAt) - Date.parse(lastActivityAt), 1_200_000);
 });
+
+/** The cache shows the Sandbox as it was in its first boot, while its second one runs. */
+async function secondBootBehind(first: (parts: Parts) => Promise<void>): Promise<Parts> {
+  const parts = await memoryParts({});
+  await parts.until("Ready", isReady(parts));
+  parts.work("one");
+  await first(parts);
+  const stale = parts.sandbox();
+  await parts.until("Hibernated", () => isTrue(parts.sandbox()?.status.conditions, "Hibernated"));
+  parts.ask("Touch", "wake");
+  await parts.until("Ready again", () => parts.sandbox()?.status.boot === 2 && isReady(parts)());
+  parts.work("two");
+  parts.showCachedSandbox(stale);
+  await parts.pass();
+  parts.showCachedSandbox();
+  return parts;
+}
+
+const behind: Record<string, (parts: Parts) => Promise<void>> = {
+  "runs in its first boot, whose container is gone": async () => undefined,
+  "ends its first boot": async (parts) => {
+    parts.effects.killAfter("remove");
+    await parts.until("killed", () => parts.wasKilled());
+  },
+};
+for (const [name, first] of Object.entries(behind)) {
+  test(`a cache in which the session still ${name} ends neither the hold nor the record of its second`, async () => {
+    const parts = await secondBootBehind(first);
+    assert.equal(parts.sandbox()?.status.compute?.boot, 2);
+    assert.equal(parts.world().status.holder?.uid, "sandbox-uid");
+    parts.ask("Close", "end");
+    await parts.until("Closed", () => parts.sandbox()?.status.closed !== undefined);
+    assert.deepEqual(parts.host.worked(parts.world().status.head?.digest ?? ""), ["base", "one", "two"]);
+  });
+}
+
+test("a boot never takes the name of a container that a rescue keeps", async () => {
+  const parts = await memoryParts({});
+  const rescue = {
+    operation: "end-1",
+    namespace: "team",
+    sandbox: { name: "one", uid: "sandbox-uid" },
+    host: "a",
+    computeId: "aw-sandbox-uid-3",
+    reason: "NothingToSave",
+    message: "",
+    since: new Date(parts.clock.now()).toISOString(),
+  };
+  parts.changeRuntime((runtime) => ({ ...runtime, status: { ...runtime.status, rescues: [rescue] } }));
+  await parts.until("Ready", isReady(parts));
+  assert.equal(parts.sandbox()?.status.compute?.id, "aw-sandbox-uid-4");
+  assert.equal(parts.sandbox()?.status.boot, 4);
+});

@@ -4,10 +4,11 @@ import { ConnectionError } from "../../kube/errors.ts";
 import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
-import { computeName } from "../../runtime/contract.ts";
+import { bootNamed, computeName } from "../../runtime/contract.ts";
 import { selectHost, selectRuntime } from "../../runtime/selection.ts";
 import { MOST_LAYERS, versionTag } from "../../snapshot/publish.ts";
 import { judgeHold, versionToBoot } from "../../world/lineage.ts";
+import { rescuesOf } from "../../world/lost-hold.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
@@ -189,7 +190,7 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
   }
   await holdWorld(scope, worldWriter);
   const from = await versionHeld(scope, plan);
-  const boot = (scope.sandbox.status?.boot ?? 0) + 1;
+  const boot = nextBoot(scope);
   admission.give(uid, { runtime, host, boot });
   try {
     await recordFinalizer(scope, true);
@@ -222,6 +223,12 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
     if (!isOutcomeUnknown(error)) admission.takeBack(uid);
     throw error;
   }
+}
+
+/** A status that was lost begins to count anew; the name of a container that a rescue keeps belongs to that one. */
+function nextBoot({ sandbox, dependencies }: SandboxScope): number {
+  const kept = rescuesOf(dependencies.runtimes, sandbox.metadata).map(({ computeId }) => bootNamed(computeId));
+  return Math.max(sandbox.status?.boot ?? 0, ...kept) + 1;
 }
 
 /** A session on an older version than head may not publish over it (DESIGN §3). Head cannot move while it holds the World. */

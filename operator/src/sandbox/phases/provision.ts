@@ -23,7 +23,7 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
     await scope.driver.create(spec, signal);
     return scope.driver.identity(signal);
   });
-  await startClock(scope, engine);
+  await startClock(scope, { boot: compute.boot, engine });
   return CONTINUE;
 }
 
@@ -40,17 +40,17 @@ export function startedClock(scope: SandboxScope) {
 }
 
 /** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
-async function startClock(scope: SandboxScope, engine: string): Promise<void> {
+async function startClock(scope: SandboxScope, { boot, engine }: { boot: number; engine: string }): Promise<void> {
   const clock = startedClock(scope);
   await recordProgress(scope, ({ status }) =>
-    status?.compute
+    status?.compute?.boot === boot
       ? {
           compute: { ...status.compute, provisionedAt: clock.lastActivityAt, engine },
           ...clock,
         }
       : undefined,
   );
-  const { compute, bootedFrom, boot } = scope.sandbox.status ?? {};
+  const { compute, bootedFrom } = scope.sandbox.status ?? {};
   scope.dependencies.announce(
     { kind: "Sandbox", object: scope.sandbox },
     {

@@ -16,7 +16,15 @@ import { letGoOfWorld } from "../hold.ts";
 import { openRequests } from "../judge.ts";
 import { recordStage } from "../operation.ts";
 import { committedBy, missedVersion, publishedFields } from "../publish-operation.ts";
-import { isoNow, readSame, recordFinalizer, recordIntent, recordProgress, type SandboxStatusPatch } from "../record.ts";
+import {
+  demandSameBoot,
+  isoNow,
+  readSame,
+  recordFinalizer,
+  recordIntent,
+  recordProgress,
+  type SandboxStatusPatch,
+} from "../record.ts";
 import { answer, answerEnd } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
 import type { SandboxScope } from "../scope.ts";
@@ -32,6 +40,7 @@ export async function release(scope: SandboxScope): Promise<PhaseResult> {
   if (operation?.stage !== "Committed" && operation?.stage !== "Discarded") return CONTINUE;
   // What is left of an operation of a boot that has ended says nothing about the next one.
   if (!scope.sandbox.status?.compute) return CONTINUE;
+  await demandSameBoot(scope);
   if (operation.stage === "Discarded" && operation.outcome !== "Discard") {
     // Nobody asked for that: a stage alone throws no work away.
     await recordStage(scope, { stage: "Intended" });
@@ -137,6 +146,7 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
   const { status } = scope.sandbox;
   const compute = status?.compute;
   if (scope.goal.kind !== "lost" || !compute) return CONTINUE;
+  await demandSameBoot(scope);
   await recordLoss(scope, {
     boot: compute.boot,
     what: `container ${compute.id} is gone from ${compute.runtime}/${compute.host}`,
