@@ -27,6 +27,7 @@ export const LIMITS = {
   conditions: 32,
   versions: 128,
   rescues: 16,
+  lostWork: 16,
   prunedVersions: 64,
   requests: 16,
 } as const;
@@ -110,6 +111,25 @@ export const versionPointerSchema = z.object({
   version: count().exactOptional().describe("Number of the version; absent for a throwaway session."),
   digest: digest().describe("Digest of the manifest."),
 });
+
+/** The answer to a request. */
+export const requestResultSchema = z.object({
+  outcome: z
+    .enum(["Succeeded", "Refused", "Failed"])
+    .describe("`Refused`: by rule, a repetition would be refused too. `Failed`: the attempt went wrong."),
+  code: word(64).exactOptional().describe("PascalCase constant for programs."),
+  message: text(LIMITS.message).exactOptional().describe("A sentence for a person."),
+  version: count().exactOptional().describe("Version that was made."),
+  digest: digest().exactOptional().describe("Digest of the version that was made."),
+  at: time().describe("When it was answered."),
+});
+
+/** Members of a request that every kind has; the client's id makes a repetition harmless. */
+export const requestFields = {
+  id: word(64).describe("The client's idempotency key; the same id again is the same request."),
+  user: text(LIMITS.user).describe("Authenticated user who asked."),
+  at: time().describe("When it was asked."),
+} as const;
 
 /** The platforms a World can be fixed to. */
 export const platform = () => z.enum(["linux/amd64", "linux/arm64"]);

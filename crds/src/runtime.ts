@@ -1,10 +1,10 @@
 import * as z from "zod";
 import type { KindDefinition, KindResource } from "./definition.ts";
 import { AGE_COLUMN, objectSchemas, REASON_COLUMN, readyColumn, resourceOf, UNOBSERVED } from "./kind.ts";
-import { causedBySchema, conditions, LIMITS, observedGeneration, platform, sandboxReferenceSchema } from "./object.ts";
+import { conditions, LIMITS, observedGeneration, platform } from "./object.ts";
+import { rescueFields } from "./rescue.ts";
 import {
   count,
-  digest,
   exactlyOne,
   hasExactlyOne,
   integer,
@@ -185,20 +185,10 @@ const hostStatusSchema = z.object({
 });
 
 const runtimeRescueSchema = z.object({
-  operation: word(64).describe("Id of the operation that failed."),
+  ...rescueFields,
   namespace: word(63).describe("Namespace of the Sandbox; it may be gone."),
   world: word(63).exactOptional().describe("Name of the World."),
-  sandbox: sandboxReferenceSchema.describe("The session whose work it is."),
-  host: word(63).describe("Host that keeps the container."),
-  computeId: word(256).describe("Id of the container on that host."),
-  capture: word(256)
-    .exactOptional()
-    .describe("Image on that host that holds the work, when it had been captured already."),
-  causedBy: causedBySchema.exactOptional().describe("Who ended the session."),
-  base: digest().exactOptional().describe("Version the work is based on."),
-  reason: word(128).describe("PascalCase constant: why it could not be published."),
-  message: text(LIMITS.message).describe("The same for a person."),
-  since: time().describe("Since when it is kept; `rescueSeconds` count from here."),
+  worldUid: word(64).exactOptional().describe("UID of the World."),
 });
 
 export const runtimeStatusSchema = z.object({

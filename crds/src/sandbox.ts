@@ -1,7 +1,16 @@
 import * as z from "zod";
 import type { KindDefinition, KindResource } from "./definition.ts";
 import { AGE_COLUMN, objectSchemas, REASON_COLUMN, resourceOf, UNOBSERVED } from "./kind.ts";
-import { causedBySchema, conditions, LIMITS, observedGeneration, versionPointerSchema } from "./object.ts";
+import {
+  causedBySchema,
+  conditions,
+  LIMITS,
+  observedGeneration,
+  requestFields,
+  requestResultSchema,
+  versionPointerSchema,
+} from "./object.ts";
+import { rescueOperations } from "./rescue.ts";
 import {
   type CelRule,
   count,
@@ -128,6 +137,12 @@ const sandboxFields = z.object({
     .describe(
       "What closing or deleting does with work that is not yet a version: `Snapshot` publishes it, `Discard` drops it.",
     ),
+  rescuePolicy: z
+    .enum(["Wait", "Ignore"])
+    .default("Wait")
+    .describe(
+      "What a boot does while the World has a rescue: `Wait` until it is a version, discarded or over; `Ignore` boots from head without that work, and every version of this boot names the rescues it ignored. In force from the next boot.",
+    ),
   ttlSecondsAfterClosed: seconds(0)
     .exactOptional()
     .describe("Seconds after closing until the Sandbox object is deleted; 0 to 2592000 (30 days). Unset: it stays."),
@@ -177,19 +192,8 @@ export const SANDBOX_PHASES = [
   "Failed",
 ] as const;
 
-const resultSchema = z.object({
-  outcome: z
-    .enum(["Succeeded", "Refused", "Failed"])
-    .describe("`Refused`: by rule, a repetition would be refused too. `Failed`: the attempt went wrong."),
-  code: word(64).exactOptional().describe("PascalCase constant for programs."),
-  message: text(LIMITS.message).exactOptional().describe("A sentence for a person."),
-  version: versionPointerSchema.shape.version.describe("Version that was made."),
-  digest: versionPointerSchema.shape.digest.exactOptional().describe("Digest of the version that was made."),
-  at: time().describe("When it was answered."),
-});
-
 const requestSchema = z.object({
-  id: word(64).describe("The client's idempotency key; the same id again is the same request."),
+  ...requestFields,
   verb: z.enum(["Touch", "Snapshot", "Close"]).describe("What is asked for."),
   parameters: z
     .object({
@@ -202,9 +206,7 @@ const requestSchema = z.object({
     })
     .exactOptional()
     .describe("Parameters of the verb."),
-  user: text(LIMITS.user).describe("Authenticated user who asked."),
-  at: time().describe("When it was asked."),
-  result: resultSchema.exactOptional().describe("The answer; absent while it is being worked on."),
+  result: requestResultSchema.exactOptional().describe("The answer; absent while it is being worked on."),
 });
 
 const operationSchema = z.object({
@@ -248,6 +250,13 @@ const endingSchema = z.object({
     ),
   message: text(LIMITS.message).describe("The same for a person."),
   at: time().describe("When it had ended."),
+  rescue: z
+    .object({
+      operation: word(64).describe("The rescue's name on World and Runtime."),
+      expiresAt: time().describe("When its time is over."),
+    })
+    .exactOptional()
+    .describe("The rescue that its work is in; set with `Rescued`."),
 });
 
 const computeSchema = z.object({
@@ -288,6 +297,9 @@ export const sandboxStatusSchema = z.object({
   compute: computeSchema.exactOptional().describe("The container, while there may be one."),
   bootedFrom: versionPointerSchema.exactOptional().describe("Version this boot started from."),
   base: versionPointerSchema.exactOptional().describe("This session's last version, else `bootedFrom`."),
+  ignoredRescues: rescueOperations()
+    .exactOptional()
+    .describe("Rescues of the World that this boot was told to ignore; its versions name them."),
   expiresAt: time().exactOptional().describe("When it hibernates unless touched; absent while not running."),
   lifetimeEndsAt: time().exactOptional().describe("When it hibernates whatever happens; set at each boot."),
   lastActivityAt: time().exactOptional().describe("Last touch or command."),
@@ -333,7 +345,7 @@ export type SandboxPhase = (typeof SANDBOX_PHASES)[number];
 export type SandboxCompute = z.infer<typeof computeSchema>;
 export type SandboxOperation = z.infer<typeof operationSchema>;
 export type SandboxRequest = z.infer<typeof requestSchema>;
-export type SandboxRequestResult = z.infer<typeof resultSchema>;
+export type SandboxRequestResult = z.infer<typeof requestResultSchema>;
 export type EnvironmentVariable = z.infer<typeof environmentVariableSchema>;
 
 export const sandboxDefinition: KindDefinition = {

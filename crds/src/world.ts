@@ -1,7 +1,17 @@
 import * as z from "zod";
 import type { KindDefinition, KindResource } from "./definition.ts";
 import { AGE_COLUMN, objectSchemas, REASON_COLUMN, readyColumn, resourceOf, UNOBSERVED } from "./kind.ts";
-import { causedBySchema, conditions, LIMITS, observedGeneration, platform, sandboxReferenceSchema } from "./object.ts";
+import {
+  causedBySchema,
+  conditions,
+  LIMITS,
+  observedGeneration,
+  platform,
+  requestFields,
+  requestResultSchema,
+  sandboxReferenceSchema,
+} from "./object.ts";
+import { lostWorkSchema, rescueFields, rescueOperations, retryFields } from "./rescue.ts";
 import {
   bytes,
   count,
@@ -11,6 +21,7 @@ import {
   INT32_MAX,
   integer,
   list,
+  listByKey,
   objectName,
   rule,
   seconds,
@@ -192,6 +203,9 @@ const worldVersionSchema = z.object({
   description: text(LIMITS.description).describe("Prose in force when it was made."),
   causedBy: causedBySchema.describe("Who caused it."),
   sandbox: sandboxReferenceSchema.exactOptional().describe("The session it was made in; absent at the genesis."),
+  ignoredRescues: rescueOperations()
+    .exactOptional()
+    .describe("Rescues whose work is not in it because its session was told to ignore them."),
 });
 
 const pendingSchema = z.object({
@@ -207,22 +221,29 @@ const holderSchema = z.object({
   uid: word(64).describe("UID of the Sandbox."),
   causedBy: causedBySchema.describe("Creator of the Sandbox."),
   acquiredAt: time().describe("Since when."),
+  ignoredRescues: rescueOperations().exactOptional().describe("Rescues it was told to ignore."),
 });
 
 const rescueSchema = z.object({
-  operation: word(64).describe("Id of the operation that failed."),
-  sandbox: sandboxReferenceSchema.describe("The session whose work it is."),
+  ...rescueFields,
+  ...retryFields,
   runtime: word(63).describe("Runtime that keeps the container."),
-  host: word(63).describe("Host that keeps the container."),
-  computeId: word(256).describe("Id of the container on that host."),
-  capture: word(256)
+});
+
+/** Verbs that people put to a World. */
+export const WORLD_VERBS = ["RetryRescue", "ExportRescue", "DiscardRescue"] as const;
+export type WorldVerb = (typeof WORLD_VERBS)[number];
+
+const worldRequestSchema = z.object({
+  ...requestFields,
+  verb: z.enum(WORLD_VERBS).describe("What is asked for."),
+  parameters: z.object({ operation: word(64).describe("Name of the rescue.") }).describe("What it is asked for."),
+  result: requestResultSchema
+    .extend({
+      image: word(LIMITS.image).exactOptional().describe("`ExportRescue`: the image by digest, as it was read back."),
+    })
     .exactOptional()
-    .describe("Image on that host that holds the work, when it had been captured already."),
-  causedBy: causedBySchema.exactOptional().describe("Who ended the session."),
-  base: digest().exactOptional().describe("Version the work is based on."),
-  reason: word(128).describe("PascalCase constant: why it could not be published."),
-  message: text(LIMITS.message).describe("The same for a person."),
-  since: time().describe("Since when it is kept; the Runtime's `rescueSeconds` count from here."),
+    .describe("The answer; absent while it is being worked on."),
 });
 
 const prunedVersionSchema = z.object({
@@ -271,6 +292,12 @@ export const worldStatusSchema = z.object({
   rescues: list(rescueSchema, LIMITS.rescues)
     .exactOptional()
     .describe("Containers kept because their work could not be published; at most 16."),
+  lostWork: list(lostWorkSchema, LIMITS.lostWork)
+    .exactOptional()
+    .describe("Work that ended in no version, newest last; the last 16."),
+  requests: listByKey(worldRequestSchema, { max: LIMITS.requests, key: "id" })
+    .exactOptional()
+    .describe("Verbs asked for through the sessions API, with their answers; at most 16, answered ones make room."),
   prunedVersions: list(prunedVersionSchema, LIMITS.prunedVersions)
     .exactOptional()
     .describe("Versions that retention deleted, newest last; the last 64."),
@@ -292,6 +319,9 @@ export type WorldVersion = z.infer<typeof worldVersionSchema>;
 export type WorldPending = z.infer<typeof pendingSchema>;
 export type WorldHolder = z.infer<typeof holderSchema>;
 export type Recovery = z.infer<typeof recoverySchema>;
+export type LostWork = z.infer<typeof lostWorkSchema>;
+export type WorldRequest = z.infer<typeof worldRequestSchema>;
+export type WorldRequestResult = NonNullable<WorldRequest["result"]>;
 export type WorldRescue = z.infer<typeof rescueSchema>;
 export type PrunedVersion = z.infer<typeof prunedVersionSchema>;
 
@@ -308,6 +338,12 @@ export const worldDefinition: KindDefinition = {
     { name: "Head", type: "integer", jsonPath: ".status.head.version", description: "Number of the newest version." },
     { name: "Holder", type: "string", jsonPath: ".status.holder.sandbox", description: "The Sandbox that may write." },
     readyColumn("Whether Sandboxes can boot from it."),
+    {
+      name: "Rescues",
+      type: "string",
+      jsonPath: ".status.rescues[*].operation",
+      description: "Work that is kept on a host because it could not be published.",
+    },
     REASON_COLUMN,
     {
       name: "Digest",

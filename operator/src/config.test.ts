@@ -34,7 +34,7 @@ test("a registry is all that must be stated; everything else has its documented 
     sources: { development: "Disabled" },
     gateway: { port: 8443, address: "0.0.0.0", aggregation: "Enabled", service: "InCluster", creatorStamp: "Enabled" },
     leader: { leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2 },
-    limits: { deletionDeadlineSeconds: 600, workers: 16, drainSeconds: 20 },
+    limits: { deletionDeadlineSeconds: 600, rescueAfterSeconds: 600, workers: 16, drainSeconds: 20 },
     verification: { intervalSeconds: 86_400, callsPerSecond: 20 },
     metrics: { port: 8080 },
     health: { port: 8081 },

@@ -92,6 +92,9 @@ const limitsSchema = z.strictObject({
   deletionDeadlineSeconds: seconds(600).describe(
     "A deletion goes on after this long although the snapshot fails; the stopped container is kept.",
   ),
+  rescueAfterSeconds: seconds(600).describe(
+    "A session whose end could not be published for this long becomes a rescue: the stopped container is kept for the Runtime's `rescueSeconds`, and the World tries again.",
+  ),
   workers: z.int().min(1).max(256).default(16).describe("Sandboxes worked on at once."),
   drainSeconds: seconds(20).describe("How long an orderly stop waits for passes that run."),
 });

@@ -11,7 +11,7 @@ function sandbox(status: Partial<SandboxStatus>, more: Partial<Sandbox["metadata
     apiVersion: "agentworlds.dev/v1alpha1",
     kind: "Sandbox",
     metadata: { ...metadata, ...more },
-    spec: { mode: "Running", closePolicy: "Snapshot", world: { name: "w" } },
+    spec: { mode: "Running", closePolicy: "Snapshot", rescuePolicy: "Wait", world: { name: "w" } },
     status: { observedGeneration: 2, ...status },
   };
 }

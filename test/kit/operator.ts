@@ -132,6 +132,11 @@ export async function startControllers(
     sources: registries.sources,
     metrics: noMetrics,
     verification: { verified: () => undefined, failed: () => undefined, damaged: () => undefined },
+    rescueMetrics: {
+      rescuesKept: () => undefined,
+      rescueRetried: () => undefined,
+      workLost: () => undefined,
+    },
     log,
     identity: "test",
     clock: options.clock ?? systemClock,

@@ -14,7 +14,7 @@ function sandbox(status: Partial<Sandbox["status"]>, change: { mode?: "Hibernate
     apiVersion: "agentworlds.dev/v1alpha1",
     kind: "Sandbox",
     metadata: { name: "box", uid: "u", resourceVersion: "1", ...(change.deleted ? { deletionTimestamp: at } : {}) },
-    spec: { image: "i", mode: change.mode ?? "Running", closePolicy: "Snapshot" },
+    spec: { image: "i", mode: change.mode ?? "Running", closePolicy: "Snapshot", rescuePolicy: "Wait" },
     status: { observedGeneration: 1, ...status },
   };
 }

@@ -22,8 +22,9 @@ import { createComputeSearch } from "../runtime/search.ts";
 import { AdmissionDesk } from "../sandbox/admission.ts";
 import { reconcileSandboxes } from "../sandbox/controller.ts";
 import { createDockerCommit } from "../snapshot/docker-commit.ts";
+import type { OperatorMetrics } from "../telemetry/metrics.ts";
 import { reconcileWorlds } from "../world/controller.ts";
-import type { NamespaceObject } from "../world/scope.ts";
+import type { DriverFor, NamespaceObject } from "../world/scope.ts";
 import { createWorldStatusWriter } from "../world/status-writer.ts";
 import { LineageVerifier, type VerificationMetrics } from "../world/verifier.ts";
 import { announcer } from "./announcer.ts";
@@ -42,6 +43,7 @@ export interface ControllerParts {
   readonly sources: ImageSources;
   readonly metrics: ReconcilerMetrics;
   readonly verification: VerificationMetrics;
+  readonly rescueMetrics: OperatorMetrics["rescues"];
   readonly log: Logger;
   /** Name of this process, for the lease and for Events. */
   readonly identity: string;
@@ -177,6 +179,8 @@ function makeControllers(
   const { worlds, sandboxes, runtimes } = mirrors;
   const namespaces = kube.resource<NamespaceObject>(NAMESPACES);
   const search = createComputeSearch({ installation, runtimes, drivers });
+  const snapshots = createDockerCommit(registry);
+  const driverFor: DriverFor = (runtime, host, signal) => drivers.driverFor(runtime, host, signal);
   const shared = { log, metrics, clock };
   return [
     createController({
@@ -194,6 +198,10 @@ function makeControllers(
         sources,
         findingsOf: (uid) => leading.verifier.findingsOf(uid),
         computeOf: createComputeOf(search),
+        driverFor,
+        snapshots,
+        runtimeRescues,
+        metrics: parts.rescueMetrics,
         announce,
         log,
         limits: { deletionDeadlineMs: config.limits.deletionDeadlineSeconds * 1000 },
@@ -214,15 +222,18 @@ function makeControllers(
         runtimes,
         runtimeRescues,
         namespaces,
-        driverFor: (runtime, host, signal) => drivers.driverFor(runtime, host, signal),
+        driverFor,
         search,
         registry,
         sources,
-        snapshots: createDockerCommit(registry),
+        snapshots,
         admission: new AdmissionDesk(),
         announce,
         log,
-        limits: { deletionDeadlineMs: config.limits.deletionDeadlineSeconds * 1000 },
+        limits: {
+          deletionDeadlineMs: config.limits.deletionDeadlineSeconds * 1000,
+          rescueAfterMs: config.limits.rescueAfterSeconds * 1000,
+        },
       }),
       intent: (key) => sandboxIntent(mirrors, key),
       ...shared,
@@ -239,10 +250,7 @@ function makeControllers(
         sandboxClient,
         drivers,
         rescues: runtimeRescues,
-        forgetRescue: async (rescue, signal) => {
-          if (rescue.world === undefined) return;
-          await writer.forgetRescue({ namespace: rescue.namespace, name: rescue.world }, rescue.operation, signal);
-        },
+        rescuesKept: parts.rescueMetrics.rescuesKept,
         imagePrefix: registry.asHostsNameIt(`${registry.prefix}/${installation}`),
         announce,
         log,

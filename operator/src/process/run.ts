@@ -35,6 +35,7 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
     registry: series,
     reconciler: metrics,
     verification,
+    rescues: rescueMetrics,
   } = createMetrics({
     controllers: CONTROLLERS,
     resources: ["worlds", "sandboxes", "runtimes"],
@@ -55,7 +56,9 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
       await patiently(() => openRegistries(config, kube, stop), { log, stop }),
       (opened) => opened.close(),
     );
-    roles.push(createControllerRole({ ...shared, registry, sources, metrics, verification, clock: systemClock }));
+    roles.push(
+      createControllerRole({ ...shared, registry, sources, metrics, verification, rescueMetrics, clock: systemClock }),
+    );
   }
   // A gateway asks no registry: what is wrong with one keeps no gateway from serving.
   if (config.role !== "controller") roles.push(createGatewayRole(shared));

@@ -61,6 +61,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     listCaptures: async () => [],
     pruneImages: async () => [],
   };
+  const kept = new Map<string, number>();
   const reconcile = reconcileRuntimes({
     installation: "install",
     runtimes: { get: (name) => runtimes.peek({ name }) },
@@ -69,14 +70,14 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     sandboxClient: memoryResource<Sandbox>(SANDBOXES, sandboxes),
     drivers: { driverFor: async () => driver, close: async () => undefined },
     rescues: createRuntimeRescues(runtimes),
-    forgetRescue: async () => undefined,
+    rescuesKept: (name, count) => void kept.set(name, count),
     worlds: { list: () => [] },
     announce: (_, { type, reason, message }) => void events.push(`${type} ${reason}: ${message}`),
     imagePrefix: "registry/worlds/install",
     log: silentLog,
   });
   const pass = () => reconcile("local", { signal: new AbortController().signal, clock, reconcileId: "test" });
-  return { runtimes, clock, host, events, pass, now: () => runtimes.peek({ name: "local" }) };
+  return { runtimes, clock, host, events, kept, pass, now: () => runtimes.peek({ name: "local" }) };
 }
 
 test("a first pass guards the Runtime, asks its hosts and says when to ask again", async () => {

@@ -30,8 +30,8 @@ export interface RuntimeDependencies {
   readonly sandboxClient: ResourceClient<Sandbox>;
   readonly drivers: DriverPool;
   readonly rescues: RuntimeRescues;
-  /** Called for every rescue whose time is over, so that its World is no longer held by it. */
-  readonly forgetRescue: (rescue: RuntimeRescue, signal: AbortSignal) => Promise<void>;
+  /** Measures how many rescues a Runtime keeps. Does not throw. */
+  readonly rescuesKept: (runtime: string, count: number) => void;
   /** `host/prefix/installation` of version images, as the hosts name it. */
   readonly imagePrefix: string;
   readonly announce: AnnounceRuntime;
@@ -167,7 +167,6 @@ async function sweepOne(scope: RuntimeScope, host: string): Promise<void> {
     signal: context.signal,
   });
   for (const orphan of orphans) announceOrphan(dependencies.announce, runtime, { host, orphan });
-  for (const rescue of over) await dependencies.forgetRescue(rescue, context.signal);
   scope.over = [...scope.over, ...over];
   const removed = await driver.pruneImages(
     { repositoryPrefix: dependencies.imagePrefix, keep: runtime.spec.imageCache?.keepImages ?? 10 },
@@ -182,6 +181,7 @@ async function summarise(scope: RuntimeScope, outcome: PassOutcome): Promise<Rec
   if (outcome.kind === "failed" && isConflict(outcome.error)) return {};
   const { runtime, probes } = scope;
   if (!probes) return {};
+  dependencies.rescuesKept(runtime.metadata.name, (runtime.status?.rescues ?? []).length);
   const derived = deriveRuntimeStatus(runtime, {
     probes,
     sandboxes: dependencies.sandboxes.list(),

@@ -1,6 +1,7 @@
 /** Unpublished work that is kept on a host, written where it survives its Sandbox and namespace: `Runtime.status.rescues[]`. */
 import type { Runtime, RuntimeRescue } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
+import { isNotFound } from "../kube/errors.ts";
 import { retryOnConflict } from "../kube/retry-on-conflict.ts";
 import { type Log, silentLog } from "../reconciler/log.ts";
 
@@ -16,12 +17,21 @@ export interface RuntimeRescues {
    * and the log say so.
    */
   record(runtime: string, rescue: RuntimeRescue, signal: AbortSignal): Promise<RescueOutcome>;
+  /** Drops the record of an operation whose container and capture are gone. No record and no Runtime are a success. */
+  forget(runtime: string, operation: string, signal: AbortSignal): Promise<void>;
   /** The rescues as they are stored now. */
   kept(runtime: string, signal: AbortSignal): Promise<readonly RuntimeRescue[]>;
 }
 
 /** The schema allows no more. */
 const MOST_RESCUES = 64;
+
+/** Reasons of containers that were left behind without work that anybody waits for. */
+export const WITHOUT_WORK = { published: "Published", nothing: "NothingToSave" } as const;
+
+/** Whether it holds work that is in no version, as far as its record knows. */
+export const holdsWork = ({ reason }: Pick<RuntimeRescue, "reason">): boolean =>
+  reason !== WITHOUT_WORK.published && reason !== WITHOUT_WORK.nothing;
 
 /** Whether no further rescue can be written down. */
 export const isFull = (rescues: readonly RuntimeRescue[]): boolean => rescues.length >= MOST_RESCUES;
@@ -51,6 +61,25 @@ export function createRuntimeRescues(runtimes: ResourceClient<Runtime>, log: Log
         );
         return "Recorded";
       }),
+
+    async forget(name, operation, signal) {
+      try {
+        await retryOnConflict(async () => {
+          const runtime = await runtimes.get({ name }, { signal });
+          const rescues = runtime.status?.rescues ?? [];
+          const left = rescues.filter((rescue) => rescue.operation !== operation);
+          if (left.length === rescues.length) return;
+          const { resourceVersion } = runtime.metadata;
+          await runtimes.patchStatus(
+            { name },
+            { metadata: { resourceVersion }, status: { rescues: left } },
+            { signal },
+          );
+        });
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
 
     async kept(name, signal) {
       return (await runtimes.get({ name }, { signal })).status?.rescues ?? [];

@@ -157,6 +157,7 @@ for (const [name, sandboxes] of orphans) {
         reason: "Orphaned",
         message: "no Sandbox accounts for this container; it is stopped and kept",
         since: at(5),
+        expiresAt: at(5 + DAY),
       },
     ]);
   });
@@ -345,8 +346,34 @@ test("a rescue that only its World names is recorded once there is room, so that
     worldOf({ metadata: { name: "w", namespace: "team" }, status: { rescues: [{ ...facts, runtime: "local" }] } }),
   ];
   const { recorded, orphans } = await sweep({ containers: [container("u1", 1)], worlds });
-  assert.deepEqual(recorded, [{ ...rescueOf("u1", 0), world: "w" }]);
+  assert.deepEqual(recorded, [{ ...rescueOf("u1", 0), world: "w", worldUid: "world-uid" }]);
   assert.deepEqual(orphans, [], "what a World names is no orphan");
   const again = await sweep({ containers: [], worlds, rescues: recorded });
   assert.deepEqual(again.recorded, recorded);
+});
+
+test("a rescue that its World names leaves the Runtime's list alone when nothing of it is on the host any more", async () => {
+  const { namespace: _, ...facts } = rescueOf("u1", 0);
+  const worlds = [worldOf({ status: { rescues: [{ ...facts, runtime: "local" }] } })];
+  const { recorded } = await sweep({ containers: [], worlds });
+  assert.deepEqual(recorded, [], "its World has dealt with it a moment ago, and the cache does not show that yet");
+});
+
+test("a rescue whose time is over is its World's to try a last time, as long as the World names it", async () => {
+  const { namespace: _, ...facts } = rescueOf("u1", 0);
+  const worlds = [worldOf({ status: { rescues: [{ ...facts, runtime: "local" }] } })];
+  const { calls, over } = await sweep({
+    containers: [container("u1", 1)],
+    worlds,
+    rescues: [rescueOf("u1", 0)],
+    now: DAY,
+  });
+  assert.deepEqual([calls, over], [[], []]);
+});
+
+test("the time that was promised when the work was kept stands, whatever the Runtime says now", async () => {
+  const rescue = { ...rescueOf("u1", 0), expiresAt: at(500) };
+  const given = { containers: [container("u1", 1)], rescues: [rescue], rescueSeconds: 60 };
+  assert.deepEqual((await sweep({ ...given, now: 499 })).over, []);
+  assert.deepEqual((await sweep({ ...given, now: 500 })).over, [rescue]);
 });

@@ -39,16 +39,18 @@ const CAPTURE_MIN_AGE_MS = 600_000;
 export async function sweepHost(sweep: SweepContext): Promise<Swept> {
   const { runtime, host, driver, signal } = sweep;
   const kept = (runtime.status?.rescues ?? []).filter((rescue) => rescue.host === host);
-  await recordWhatWorldsName(sweep);
+  const present = await driver.list(sweep.installation, signal);
+  const captures = await driver.listCaptures(sweep.installation, signal);
+  await recordWhatWorldsName(sweep, { present, captures });
   const orphans: ListedCompute[] = [];
-  for (const compute of await driver.list(sweep.installation, signal)) {
+  for (const compute of present) {
     if (kept.some((rescue) => rescue.computeId === compute.id)) continue;
     if (await isAccountedFor(sweep, compute)) continue;
     if (await quarantine(sweep, compute)) orphans.push(compute);
   }
-  const over = kept.filter((rescue) => isOver(rescue, runtime, sweep.now));
+  const over = kept.filter((rescue) => isOver(rescue, runtime, sweep.now) && !isTendedByWorld(sweep, rescue));
   for (const rescue of over) await removeRescue(sweep, rescue);
-  for (const capture of await driver.listCaptures(sweep.installation, signal)) {
+  for (const capture of captures) {
     if (await isNeeded(sweep, capture)) continue;
     await removeCapture(sweep, capture.localName);
   }
@@ -59,20 +61,33 @@ export async function sweepHost(sweep: SweepContext): Promise<Swept> {
  * A rescue that found the Runtime's list full, or no Runtime, is named by its World alone, which it holds: only the Runtime's
  * record ends that one day.
  */
-async function recordWhatWorldsName({ runtime, host, worlds, rescues, signal }: SweepContext): Promise<void> {
+async function recordWhatWorldsName(
+  { runtime, host, worlds, rescues, signal }: SweepContext,
+  found: { readonly present: readonly ListedCompute[]; readonly captures: readonly ListedCapture[] },
+): Promise<void> {
   const { name } = runtime.metadata;
   const recorded = new Set(runtime.status?.rescues?.map((rescue) => rescue.operation));
   for (const world of worlds.list()) {
-    for (const { runtime: keeper, ...rescue } of world.status?.rescues ?? []) {
+    for (const { runtime: keeper, attempts: _, retryAt: __, lastError: ___, ...rescue } of world.status?.rescues ??
+      []) {
       if (keeper !== name || rescue.host !== host || recorded.has(rescue.operation)) continue;
-      const { namespace = "", name: worldName } = world.metadata;
-      await rescues.record(name, { ...rescue, namespace, world: worldName }, signal);
+      // The cache may show one that was dealt with a moment ago: then there is nothing left on the host.
+      const isThere =
+        found.present.some((compute) => compute.id === rescue.computeId) ||
+        found.captures.some((capture) => capture.operation === rescue.operation);
+      if (!isThere) continue;
+      const { namespace = "", name: worldName, uid: worldUid } = world.metadata;
+      await rescues.record(name, { ...rescue, namespace, world: worldName, worldUid }, signal);
     }
   }
 }
 
-const isOver = (rescue: RuntimeRescue, runtime: Runtime, now: number): boolean =>
-  now >= Date.parse(rescue.since) + (runtime.spec.rescueSeconds ?? 86_400) * 1000;
+const isOver = ({ since, expiresAt }: RuntimeRescue, { spec }: Runtime, now: number): boolean =>
+  now >= (expiresAt === undefined ? Date.parse(since) + (spec.rescueSeconds ?? 86_400) * 1000 : Date.parse(expiresAt));
+
+/** A World that names it tries a last time to publish it, and says what is lost. */
+const isTendedByWorld = ({ worlds }: SweepContext, { operation }: RuntimeRescue): boolean =>
+  worlds.list().some((world) => (world.status?.rescues ?? []).some((rescue) => rescue.operation === operation));
 
 async function removeRescue(sweep: SweepContext, rescue: RuntimeRescue): Promise<void> {
   const { driver, host, log, signal } = sweep;
@@ -139,6 +154,7 @@ async function quarantine(sweep: SweepContext, { owner, id }: ListedCompute): Pr
       reason: "Orphaned",
       message: "no Sandbox accounts for this container; it is stopped and kept",
       since: new Date(sweep.now).toISOString(),
+      expiresAt: new Date(sweep.now + (sweep.runtime.spec.rescueSeconds ?? 86_400) * 1000).toISOString(),
     },
     signal,
   );

@@ -12,6 +12,7 @@ import { watchHost } from "./host-loss.ts";
 import { admit } from "./phases/admit.ts";
 import { confirmCapture } from "./phases/confirm-capture.ts";
 import { findCompute } from "./phases/find-compute.ts";
+import { followRescue } from "./phases/follow-rescue.ts";
 import { hibernate } from "./phases/hibernate.ts";
 import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
@@ -25,6 +26,7 @@ import { deriveSandboxStatus } from "./status.ts";
 const phases: readonly Phase<SandboxScope>[] = [
   resolveWorld, // which World; is it still the one this session booted from
   findCompute, // status names no container and there may be one: the hosts are asked
+  followRescue, // what became of work that could not be published
   observe, // what the host says of the container
   confirmCapture, // the container is gone, but its capture may be there
   watchHost, // since when its host is silent; one that is gone for good

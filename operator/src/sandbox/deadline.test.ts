@@ -4,6 +4,7 @@ import fc from "fast-check";
 import {
   type Deadline,
   type DeadlineVerdict,
+  isToBeRescued,
   judgeDeadline,
   sessionDurations,
   snapshotBackoffMs,
@@ -126,3 +127,23 @@ test("a failing snapshot is tried again after 2 s, then ever more rarely, and at
     [2_000, 2_000, 4_000, 8_000, 256_000, 300_000, 300_000],
   );
 });
+
+const rescued: [
+  name: string,
+  attempts: number,
+  seconds: number,
+  verb: "Hibernate" | "Snapshot" | "Close",
+  want: boolean,
+][] = [
+  ["an ending that failed for long enough", 9, 600, "Hibernate", true],
+  ["a close, too", 9, 600, "Close", true],
+  ["one that failed for less", 9, 599, "Hibernate", false],
+  ["one that was hardly tried, by a clock that jumped", 2, 36_000, "Hibernate", false],
+  ["a snapshot of a session that goes on", 9, 600, "Snapshot", false],
+];
+for (const [name, attempts, seconds, verb, want] of rescued) {
+  test(`${name} ${want ? "becomes" : "does not become"} a rescue`, () => {
+    const since = new Date(0).toISOString();
+    assert.equal(isToBeRescued({ verb, since, attempts }, seconds * 1000, 600_000), want);
+  });
+}

@@ -1,6 +1,7 @@
 /**
  * Deadlines as pure decisions (DESIGN §4.4). Stored, absolute, in epoch milliseconds; they move only by these rules.
  */
+import type { SandboxOperation } from "@agentworlds/crds";
 
 export interface Deadline {
   /** When the session ends unless touched; undefined while it is not Ready. */
@@ -48,4 +49,17 @@ export const LONGEST_BACKOFF_MS = 300_000;
 /** Back-off of a failing snapshot, kept in status so that it survives a restart: 2 s doubling to 5 min. */
 export function snapshotBackoffMs(attempts: number): number {
   return Math.min(2_000 * 2 ** Math.max(0, attempts - 1), LONGEST_BACKOFF_MS);
+}
+
+/** A clock that jumps ahead must not end the attempts of an ending before there were any. */
+const LEAST_ATTEMPTS = 3;
+
+/** An ending that has failed for long enough passes its work on: the stopped container is kept, and its World tries again. */
+export function isToBeRescued(
+  operation: Pick<SandboxOperation, "verb" | "since" | "attempts">,
+  now: number,
+  rescueAfterMs: number,
+): boolean {
+  if (operation.verb === "Snapshot" || operation.attempts < LEAST_ATTEMPTS) return false;
+  return now - Date.parse(operation.since) >= rescueAfterMs;
 }

@@ -2,11 +2,12 @@
  * Everything the Sandbox controller works with, in memory and with counted effects, for tests that end the operator between
  * any two of them.
  */
-import type { Runtime, Sandbox, World } from "@agentworlds/crds";
+import type { Runtime, Sandbox, World, WorldVerb } from "@agentworlds/crds";
 import { isConflict } from "../kube/errors.ts";
 import { NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
+import type { Reconcile } from "../reconciler/reconcile.ts";
 import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { installationRegistry, worldRepository } from "../registry/installation.ts";
 import { RuntimeError } from "../runtime/errors.ts";
@@ -16,7 +17,8 @@ import { createComputeSearch } from "../runtime/search.ts";
 import { at, runtimeOf, sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
 import { createDockerCommit } from "../snapshot/docker-commit.ts";
 import { MemoryRegistry } from "../snapshot/memory-registry.test-kit.ts";
-import type { AnnouncedEvent, NamespaceObject } from "../world/scope.ts";
+import { reconcileWorlds } from "../world/controller.ts";
+import type { AnnouncedEvent, NamespaceObject, WorldDependencies } from "../world/scope.ts";
 import { createWorldStatusWriter } from "../world/status-writer.ts";
 import { AdmissionDesk } from "./admission.ts";
 import { reconcileSandboxes } from "./controller.ts";
@@ -40,6 +42,8 @@ const MOST_PASSES = 400;
 export async function memoryParts(options: {
   sandbox?: Parameters<typeof sandboxOf>[0];
   kill?: { index: number; when: "before" | "after" };
+  /** The World's controller runs too. */
+  withWorld?: boolean;
 }) {
   const effects = new Effects(options.kill);
   const clock = createTestClock(T0);
@@ -112,20 +116,42 @@ export async function memoryParts(options: {
     },
     snapshots: createDockerCommit(installationRegistry({ client, prefix: "worlds" })),
     admission: new AdmissionDesk(),
-    announce: (_about, event) => void events.push(event),
+    announce: ({ kind }, event) => void events.push({ kind, ...event }),
     log: silentLog,
-    limits: { deletionDeadlineMs: 600_000 },
+    limits: { deletionDeadlineMs: 600_000, rescueAfterMs: 600_000 },
   });
   let isHostSilent = false;
+  const worldDependencies = (): WorldDependencies => {
+    const shared = dependencies();
+    return {
+      ...shared,
+      writer: shared.worldWriter,
+      findingsOf: () => undefined,
+      computeOf: async () => (isHostSilent ? "unknown" : host.containers.size > 0 ? "some" : "none"),
+      metrics: { rescueRetried: () => undefined, workLost: () => undefined },
+    };
+  };
+  const events: (AnnouncedEvent & { readonly kind: string })[] = [];
   let reconcile = reconcileSandboxes(dependencies());
+  let reconcileWorld = reconcileWorlds(worldDependencies());
   const failures: string[] = [];
-  const events: AnnouncedEvent[] = [];
 
   /** One pass, as the loop makes it; returns the milliseconds after which the next is due. */
   async function pass(): Promise<number> {
+    const before = effects.seen.length;
+    const restMs = options.withWorld ? 60_000 : 1_000;
+    const sandboxDue = await passOf("team/one", (...call) => reconcile(...call), restMs);
+    if (!options.withWorld || sandboxDue === undefined) return sandboxDue ?? 1_000;
+    const worldDue = await passOf("team/lab", (...call) => reconcileWorld(...call), restMs);
+    // What was written makes whoever reads it due at once.
+    return effects.seen.length > before ? 0 : Math.min(sandboxDue, worldDue ?? 1_000);
+  }
+
+  /** Undefined: the process ended in it. */
+  async function passOf(key: string, controller: Reconcile, restMs: number): Promise<number | undefined> {
     const context = { signal: new AbortController().signal, clock, reconcileId: "test" };
     try {
-      return (await reconcile("team/one", context)).requeueAfterMs ?? 1_000;
+      return (await controller(key, context)).requeueAfterMs ?? restMs;
     } catch (error) {
       failures.push(String(error));
       if (error instanceof Terminal) throw error;
@@ -134,7 +160,8 @@ export async function memoryParts(options: {
       // Whatever a dying process made of it, the next one begins anew.
       effects.restart();
       reconcile = reconcileSandboxes(dependencies());
-      return 1_000;
+      reconcileWorld = reconcileWorlds(worldDependencies());
+      return undefined;
     } finally {
       collectGarbage();
     }
@@ -142,8 +169,10 @@ export async function memoryParts(options: {
 
   /** The API server removes what is deleted once the last finalizer has gone. */
   function collectGarbage(): void {
-    const metadata = sandboxes.peek(REF)?.metadata;
-    if (metadata?.deletionTimestamp && !metadata.finalizers?.length) sandboxes.drop(REF);
+    const isGone = (metadata: Sandbox["metadata"] | undefined) =>
+      metadata?.deletionTimestamp !== undefined && !metadata.finalizers?.length;
+    if (isGone(sandboxes.peek(REF)?.metadata)) sandboxes.drop(REF);
+    if (isGone(worlds.peek(WORLD)?.metadata)) worlds.drop(WORLD);
   }
 
   const change = (edit: (sandbox: Sandbox) => Sandbox): void => {
@@ -156,10 +185,10 @@ export async function memoryParts(options: {
     clock,
     registry,
     host,
+    events,
     runtimes,
     sandboxes,
     failures,
-    events,
     genesis,
     pass,
     sandbox: () => sandboxes.peek(REF),
@@ -194,6 +223,19 @@ export async function memoryParts(options: {
       const docker = { ...runtime.spec.docker, hosts: [...runtime.spec.docker.hosts, added] };
       runtimes.put({ ...runtime, spec: { ...runtime.spec, docker } });
       if (machine) hosts.set(name, machine);
+    },
+    /** A verb about a rescue as a gateway records it. */
+    askWorld: (verb: WorldVerb, operation: string, id: string) => {
+      const found = worlds.peek(WORLD);
+      if (!found) throw new TypeError("the World is gone");
+      const request = { id, verb, parameters: { operation }, user: "ada", at: at(1) };
+      worlds.put({ ...found, status: { ...found.status, requests: [...(found.status.requests ?? []), request] } });
+    },
+    deleteWorld() {
+      const found = worlds.peek(WORLD);
+      const deletionTimestamp = new Date(clock.now()).toISOString();
+      if (found) worlds.put({ ...found, metadata: { ...found.metadata, deletionTimestamp } });
+      collectGarbage();
     },
     dropRuntime: () => runtimes.drop({ name: "local" }),
     changeWorld: (edit: (world: World) => World) => void worlds.put(edit(worlds.peek(WORLD) ?? worldOf())),

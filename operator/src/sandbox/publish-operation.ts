@@ -39,6 +39,7 @@ export async function publishOperation(
     recovered: operation.recovered,
     description: operation.description,
     causedBy: causeOf(scope),
+    ignoredRescues: status?.ignoredRescues,
     at: isoNow(scope),
     onStage: (stage) => recordStage(scope, { stage }),
   });

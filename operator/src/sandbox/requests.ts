@@ -47,3 +47,7 @@ function resultOf(verb: SandboxRequest["verb"], end: SessionEnd): SandboxRequest
       return isClosed ? { outcome: "Refused", code: "Closed", message: "the session was closed", at } : undefined;
   }
 }
+
+/** What the session published before, in this boot or an earlier one. */
+export const lastVersion = ({ status }: Sandbox): VersionPointer | undefined =>
+  status?.lastSnapshot && { version: status.lastSnapshot.version, digest: status.lastSnapshot.digest };

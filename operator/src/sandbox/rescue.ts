@@ -3,16 +3,27 @@
  * that survives the Sandbox and its namespace (DESIGN §4.3): on the Runtime always, since the container must go one day; on the
  * World only when it holds work that is in no version, because that keeps new writers away.
  */
-import { clip, LIMITS, type RuntimeRescue, type SandboxCompute, type SandboxStatus } from "@agentworlds/crds";
+import {
+  clip,
+  LIMITS,
+  type RuntimeRescue,
+  type SandboxCompute,
+  type SandboxStatus,
+  type VersionPointer,
+} from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
 import { RuntimeError } from "../runtime/errors.ts";
+import { WITHOUT_WORK } from "../runtime/rescues.ts";
 import { captureName } from "../snapshot/docker-commit.ts";
 import type { PublishedVersion } from "../world/publication.ts";
+import { asWorldRescue } from "../world/rescue/adopt.ts";
+import { DEFAULT_RESCUE_SECONDS } from "../world/rescue/judge.ts";
 import { WorldGone } from "../world/status-writer.ts";
-import { isPastCapture } from "./judge.ts";
-import { causeOf } from "./operation.ts";
+import { isPastCapture, openRequests } from "./judge.ts";
+import { causeOf, versionReasonOf } from "./operation.ts";
 import { committedBy, publishedFields } from "./publish-operation.ts";
 import { demandSameBoot, isoNow, recordProgress, type SandboxStatusPatch } from "./record.ts";
+import { answer, answerEnd, lastVersion } from "./requests.ts";
 import type { SandboxScope } from "./scope.ts";
 import { refOf } from "./world-of.ts";
 
@@ -82,8 +93,6 @@ async function committedUnlessGone(scope: SandboxScope, operation: string): Prom
 
 type UnpublishedReason = "SnapshotFailed" | "WorldGone" | "HostLost";
 
-const REASONS = { published: "Published", nothing: "NothingToSave" } as const;
-
 function rescueRecord(
   scope: SandboxScope,
   {
@@ -100,16 +109,41 @@ function rescueRecord(
     sandbox: { name: metadata.name, uid: metadata.uid },
     host: compute.host,
     computeId: compute.id,
+    ...(compute.engine === undefined ? {} : { engine: compute.engine }),
     // Once captured, the image is a copy of the work, and the only one where the container is gone.
     ...(operation && isPastCapture(operation.stage) ? { capture: captureName(operation.id) } : {}),
-    ...(status?.base ? { base: status.base.digest } : {}),
-    causedBy: causeOf(scope),
-    reason: remains.kind === "work" ? unpublished : REASONS[remains.kind],
+    ...versionOf(scope),
+    reason: remains.kind === "work" ? unpublished : WITHOUT_WORK[remains.kind],
     message: clip(cause, LIMITS.message),
-    since: isoNow(scope),
+    ...keptFor(scope, compute.runtime),
     namespace: metadata.namespace ?? "",
     ...(spec.world ? { world: spec.world.name } : {}),
+    ...(status?.world?.uid === undefined ? {} : { worldUid: status.world.uid }),
   };
+}
+
+/** All that its version will say: the Sandbox may be gone when it is published. */
+function versionOf(scope: SandboxScope) {
+  const { operation, base, bootedFrom, ignoredRescues } = scope.sandbox.status ?? {};
+  return {
+    causedBy: causeOf(scope),
+    ...(base ? { base: base.digest } : {}),
+    ...(bootedFrom ? { bootedFrom: bootedFrom.digest } : {}),
+    ...(operation ? { versionReason: versionReasonOf(operation) } : {}),
+    // Before the capture it says how the tree was to stand: a stopped container is captured as after a crash.
+    ...(operation?.consistency === undefined || !isPastCapture(operation.stage)
+      ? {}
+      : { consistency: operation.consistency }),
+    ...(operation?.description === undefined ? {} : { description: operation.description }),
+    ...(ignoredRescues ? { ignoredRescues } : {}),
+  };
+}
+
+/** Absolute, so that a later change of the Runtime takes nobody's time away. */
+function keptFor(scope: SandboxScope, runtime: string): Pick<RuntimeRescue, "since"> & { readonly expiresAt: string } {
+  const seconds = scope.dependencies.runtimes.get(runtime)?.spec.rescueSeconds ?? DEFAULT_RESCUE_SECONDS;
+  const now = scope.context.clock.now();
+  return { since: isoNow(scope), expiresAt: new Date(now + seconds * 1000).toISOString() };
 }
 
 /** A host that does not answer keeps the container anyway. */
@@ -140,12 +174,13 @@ async function endHold(
 ): Promise<void> {
   const { world, dependencies, context } = scope;
   if (!world) return;
+  const { worldWriter } = dependencies;
   try {
     if (remains.kind === "work") {
-      const { namespace: _, world: __, ...rest } = record;
-      await dependencies.worldWriter.recordRescue(refOf(world), { ...rest, runtime: compute.runtime }, context.signal);
+      await worldWriter.recordRescue(refOf(world), asWorldRescue(compute.runtime, record), context.signal);
     } else {
-      await dependencies.worldWriter.letGo(refOf(world), scope.sandbox.metadata.uid, context.signal);
+      await worldWriter.abandon(refOf(world), record.operation, context.signal);
+      await worldWriter.letGo(refOf(world), scope.sandbox.metadata.uid, context.signal);
     }
   } catch (error) {
     // The Runtime's record is what outlives a World that is gone.
@@ -153,29 +188,74 @@ async function endHold(
   }
 }
 
-function endedFields(
-  scope: SandboxScope,
-  { compute, remains, record }: { compute: SandboxCompute; remains: Remains; record: RuntimeRescue },
-): SandboxStatusPatch {
-  const left = `${compute.runtime}/${compute.host} as ${record.capture ?? compute.id}`;
-  const endings: Record<Remains["kind"], Pick<NonNullable<SandboxStatus["lastEnding"]>, "outcome" | "message">> = {
-    work: { outcome: "Rescued", message: `the work is kept on ${left}: ${record.message}` },
-    published: { outcome: "Published", message: `its container is left on ${left}: ${record.message}` },
-    nothing: { outcome: "Discarded", message: `its container is left on ${left}: ${record.message}` },
-  };
-  const { outcome, message } = endings[remains.kind];
+interface Ended {
+  readonly compute: SandboxCompute;
+  readonly remains: Remains;
+  readonly record: RuntimeRescue;
+}
+
+function endedFields(scope: SandboxScope, ended: Ended): SandboxStatusPatch {
+  const { compute, remains, record } = ended;
+  const { sandbox } = scope;
+  const { operation } = sandbox.status ?? {};
+  const at = isoNow(scope);
+  const isClosed = operation?.verb === "Close" || sandbox.spec.image !== undefined;
+  const { outcome, message } = describeEnd(ended);
+  const published = remains.kind === "published" ? remains.version : undefined;
+  const last = published ?? lastVersion(sandbox);
+  const asked = [...openRequests(sandbox, "Snapshot"), ...openRequests(sandbox, "Close")];
+  const requests =
+    remains.kind === "work"
+      ? answer(sandbox, asked, { outcome: "Failed", code: "Rescued", message, at })
+      : answerEnd(sandbox, { isClosed, published, last, at });
   return {
     compute: null,
     operation: null,
     expiresAt: null,
     lifetimeEndsAt: null,
-    ...(remains.kind === "published" ? publishedFields(scope, remains.version) : {}),
+    // The mode that was acted on: one that turned back to Running meanwhile is seen as a wish to wake.
+    observedMode: operation?.reason === "ModeHibernated" ? "Hibernated" : sandbox.spec.mode,
+    ...(published ? publishedFields(scope, published) : {}),
     lastEnding: {
       boot: compute.boot,
       reason: record.reason,
       outcome,
-      message: clip(message, LIMITS.message),
-      at: isoNow(scope),
+      message,
+      at,
+      ...(remains.kind === "work" && record.expiresAt !== undefined
+        ? { rescue: { operation: record.operation, expiresAt: record.expiresAt } }
+        : {}),
     },
+    ...(requests.length > 0 ? { requests } : {}),
+    ...(isClosed ? { closed: { ...(last ? pointerTo(last) : {}), at } } : {}),
   };
+}
+
+const pointerTo = ({ version, digest }: VersionPointer): VersionPointer => ({
+  digest,
+  ...(version === undefined ? {} : { version }),
+});
+
+function describeEnd({
+  compute,
+  remains,
+  record,
+}: Ended): Pick<NonNullable<SandboxStatus["lastEnding"]>, "outcome" | "message"> {
+  const left = `${compute.runtime}/${compute.host} as ${record.capture ?? compute.id}`;
+  switch (remains.kind) {
+    case "work": {
+      const message = `the work is kept on ${left} until ${record.expiresAt} as rescue ${record.operation}: ${record.message}`;
+      return { outcome: "Rescued", message: clip(message, LIMITS.message) };
+    }
+    case "published":
+      return {
+        outcome: "Published",
+        message: clip(`its container is left on ${left}: ${record.message}`, LIMITS.message),
+      };
+    case "nothing":
+      return {
+        outcome: "Discarded",
+        message: clip(`its container is left on ${left}: ${record.message}`, LIMITS.message),
+      };
+  }
 }

@@ -40,6 +40,8 @@ export interface SandboxDependencies {
 export interface SandboxLimits {
   /** A snapshot that keeps failing lets a deletion go on after this, with the work kept on its host. Default 10 min. */
   readonly deletionDeadlineMs: number;
+  /** An ending that keeps failing becomes a rescue after this. Default 10 min. */
+  readonly rescueAfterMs: number;
 }
 
 /** Everything one pass over a Sandbox knows. Filled front to back; a phase relies only on what earlier phases set. */

@@ -122,7 +122,8 @@ function hibernation(state: SessionState, { status, spec }: Sandbox): Omitted[] 
   if (state === "closed") {
     const { version, digest } = status?.closed ?? {};
     const message = digest === undefined ? "nothing was saved" : `ended in version ${version} (${digest})`;
-    return [{ type: "Closed", status: "True", ...said(ending?.reason ?? "CloseRequested", message) }];
+    const closed: Omitted = { type: "Closed", status: "True", ...said(ending?.reason ?? "CloseRequested", message) };
+    return ending?.outcome === "Rescued" ? [closed, kept(ending)] : [closed];
   }
   if (state !== "asleep") return [];
   if (!ending)
@@ -132,8 +133,7 @@ function hibernation(state: SessionState, { status, spec }: Sandbox): Omitted[] 
   // The work may still be there, and nothing can be said of it before the host answers.
   if (ending.outcome === "Lost" || ending.reason === "HostLost")
     return [{ type: "ComputeLost", status: "True", ...said(ending.reason, ending.message) }];
-  if (ending.outcome === "Rescued")
-    return [{ type: "SnapshotFailed", status: "True", ...said(ending.reason, ending.message) }];
+  if (ending.outcome === "Rescued") return [kept(ending)];
   return [{ type: "Hibernated", status: "True", ...said(ending.reason, ending.message) }];
 }
 
@@ -145,6 +145,14 @@ function draining(state: SessionState, { status }: Sandbox, drain: Drain | undef
   const message = `${why}: the session hibernates at ${new Date(drain.at).toISOString()}, and wakes by a touch once the Runtime takes sessions`;
   return [{ type: "Draining", status: "True", ...said(drain.reason, message) }];
 }
+
+/** Work that is in no version is on a host, and the condition stays until that has changed. */
+const kept = ({ reason, message }: NonNullable<SandboxStatus["lastEnding"]>): Omitted => ({
+  type: "SnapshotFailed",
+  status: "True",
+  reason,
+  message,
+});
 
 function trouble({ status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
   const { operation } = status ?? {};

@@ -7,7 +7,7 @@ import { MEDIA_TYPES } from "../registry/contract.ts";
 import { digestOf } from "../registry/digest.ts";
 import { isRegistryError } from "../registry/errors.ts";
 import { PublicationError } from "./errors.ts";
-import { annotationsOf, type VersionFacts, worldUidIn } from "./version-annotations.ts";
+import { annotationsOf, type ImageFacts, worldUidIn } from "./version-annotations.ts";
 
 export interface VersionContent {
   readonly config: Uint8Array;
@@ -16,11 +16,14 @@ export interface VersionContent {
 
 export const versionTag = (version: number): string => `v${version}`;
 
+/** Tag of a rescue that was exported beside the lineage. */
+export const rescueTag = (operation: string): string => `rescue-${operation}`;
+
 /** dockerd refuses layer 126 (`maxLayerDepth`), and a container booted at 125 can never be committed again. */
 export const MOST_LAYERS = 124;
 
 /** The same facts and content make the same bytes. */
-export function manifestOfVersion(facts: VersionFacts, content: VersionContent): Uint8Array {
+export function manifestOfVersion(facts: ImageFacts, content: VersionContent): Uint8Array {
   if (content.layers.length > MOST_LAYERS) {
     throw new PublicationError(
       "TooManyLayers",
@@ -187,7 +190,8 @@ export async function repairLineageTags(
   for (const version of lineage.versions) {
     const isHead = version.digest === head.digest && version.version === head.version;
     if (isHead ? proof.tagged === head.digest : listed.has(versionTag(version.version))) continue;
-    const outcome = await createTag(client, repository, version, signal);
+    const tag = versionTag(version.version);
+    const outcome = await createTag(client, repository, { tag, digest: version.digest }, signal);
     if (outcome.kind === "taken") taken.push({ ...version, holder: outcome.holder });
     if (outcome.kind === "lost") lost.push(version);
   }
@@ -203,20 +207,20 @@ export async function repairLineageTags(
   return { taken, lost };
 }
 
-type TagOutcome = { kind: "tagged" } | { kind: "taken"; holder: Digest } | { kind: "lost" };
+export type TagOutcome = { kind: "tagged" } | { kind: "taken"; holder: Digest } | { kind: "lost" };
 
-async function createTag(
+/** A tag is only ever created. `taken`: it names another digest. `lost`: the digest's manifest cannot be read. */
+export async function createTag(
   client: RegistryClient,
   repository: string,
-  version: VersionPointer,
+  { tag, digest }: { readonly tag: string; readonly digest: Digest },
   signal: AbortSignal,
 ): Promise<TagOutcome> {
-  const tag = versionTag(version.version);
   const holder = await digestOfTag(client, repository, tag, signal);
-  if (holder === version.digest) return { kind: "tagged" };
+  if (holder === digest) return { kind: "tagged" };
   if (holder !== undefined) return { kind: "taken", holder };
   try {
-    const { bytes, mediaType } = await client.getManifest(repository, version.digest, signal);
+    const { bytes, mediaType } = await client.getManifest(repository, digest, signal);
     await client.putManifest(repository, tag, { mediaType, bytes }, signal);
     return { kind: "tagged" };
   } catch (error) {

@@ -17,6 +17,7 @@ const FACTS: VersionFacts = {
   genesis: { image: "busybox:1", digest: `sha256:${"b".repeat(64)}`, platform: "linux/arm64" },
   sandbox: { name: "one", uid: "sandbox-uid" },
   recovered: { reason: "OutOfMemory", exitCode: 137 },
+  ignoredRescues: ["one-operation", "another"],
   sizeBytes: 123_456_789_012,
 };
 
@@ -26,10 +27,10 @@ test("what a version says about itself is read back whole", () => {
 });
 
 test("a manifest of an older operator leaves out what it did not know, and nothing is invented for it", () => {
-  const { sandbox: _, recovered: __, sizeBytes: ___, ...older } = FACTS;
-  const { platform: ____, ...genesis } = FACTS.genesis;
+  const { sandbox: _, recovered: __, sizeBytes: ___, ignoredRescues: ____, ...older } = FACTS;
+  const { platform: _____, ...genesis } = FACTS.genesis;
   const reading = readAnnotations(annotationsOf({ ...older, genesis }));
-  const { createdBy: _____, ...recorded } = older;
+  const { createdBy: ______, ...recorded } = older;
   assert.deepEqual(reading, { kind: "version", facts: { ...recorded, genesis } });
 });
 

@@ -15,11 +15,12 @@ import {
 import { z } from "zod";
 import { isDigest } from "../registry/digest.ts";
 
-/** What a version says about itself; becomes the manifest's annotations. */
-export interface VersionFacts {
+/** What an image of a World says about itself; becomes the manifest's annotations. */
+export interface ImageFacts {
   readonly operation: string;
   readonly world: { readonly namespace: string; readonly name: string; readonly uid: string };
-  readonly version: number;
+  /** Absent: an image beside the lineage, which no lineage is rebuilt from. */
+  readonly version?: number;
   /** Digest of the version it derives from; absent at genesis. */
   readonly parent?: string;
   readonly reason: string;
@@ -37,8 +38,15 @@ export interface VersionFacts {
   readonly sandbox?: { readonly name: string; readonly uid: string };
   /** Set when the session had not ended in order. */
   readonly recovered?: Recovery | undefined;
+  /** Rescues whose work is not in it because its session was told to ignore them. */
+  readonly ignoredRescues?: string[];
   /** Compressed bytes it added to its parent: once the parent is pruned, nothing else tells. */
   readonly sizeBytes?: number;
+}
+
+/** What a version says about itself. */
+export interface VersionFacts extends ImageFacts {
+  readonly version: number;
 }
 
 /** The facts as a manifest carries them. What an older operator did not write is absent, never guessed. */
@@ -61,13 +69,13 @@ const BASE_NAME = "org.opencontainers.image.base.name";
 const BASE_DIGEST = "org.opencontainers.image.base.digest";
 
 /** The same facts make the same annotations in the same order, so that a retry makes the same digest. */
-export function annotationsOf(facts: VersionFacts): Readonly<Record<string, string>> {
-  const { sandbox, recovered, sizeBytes, genesis } = facts;
+export function annotationsOf(facts: ImageFacts): Readonly<Record<string, string>> {
+  const { sandbox, recovered, ignoredRescues, sizeBytes, genesis } = facts;
   return {
     [`${ANNOTATION}operation`]: facts.operation,
     [`${ANNOTATION}world`]: `${facts.world.namespace}/${facts.world.name}`,
     [`${ANNOTATION}world-uid`]: facts.world.uid,
-    [`${ANNOTATION}version`]: String(facts.version),
+    ...(facts.version === undefined ? {} : { [`${ANNOTATION}version`]: String(facts.version) }),
     ...(facts.parent === undefined ? {} : { [`${ANNOTATION}parent`]: facts.parent }),
     [`${ANNOTATION}reason`]: facts.reason,
     [`${ANNOTATION}created-by`]: JSON.stringify(facts.createdBy),
@@ -76,6 +84,7 @@ export function annotationsOf(facts: VersionFacts): Readonly<Record<string, stri
     [`${ANNOTATION}description`]: facts.description,
     ...(sandbox === undefined ? {} : { [`${ANNOTATION}sandbox`]: JSON.stringify(sandbox) }),
     ...(recovered === undefined ? {} : { [`${ANNOTATION}recovered`]: JSON.stringify(recovered) }),
+    ...(ignoredRescues?.length ? { [`${ANNOTATION}ignored-rescues`]: ignoredRescues.join(",") } : {}),
     ...(sizeBytes === undefined ? {} : { [`${ANNOTATION}size-bytes`]: String(sizeBytes) }),
     ...(genesis.platform === undefined ? {} : { [`${ANNOTATION}platform`]: genesis.platform }),
     [CREATED]: facts.createdAt,
@@ -108,12 +117,18 @@ const identity = z.object({
   created: z.iso.datetime(),
 });
 
+const ids = z
+  .string()
+  .transform((text) => text.split(","))
+  .pipe(z.array(z.string().min(1).max(64)).max(LIMITS.rescues));
+
 /** What a version may leave out. */
 const details = z.object({
   description: z.string().default(""),
   "caused-by": json(causedBySchema).optional(),
   sandbox: json(sandboxReferenceSchema).optional(),
   recovered: json(recoverySchema).optional(),
+  "ignored-rescues": ids.optional().catch(undefined),
   "size-bytes": wholeNumber.optional().catch(undefined),
   platform: z.enum(["linux/amd64", "linux/arm64"]).optional().catch(undefined),
 });
@@ -154,6 +169,7 @@ export function readAnnotations(annotations: Readonly<Record<string, string>> | 
       ...(genesis === undefined ? {} : { genesis }),
       ...(more.sandbox === undefined ? {} : { sandbox: more.sandbox }),
       ...(recovered === undefined ? {} : { recovered }),
+      ...(more["ignored-rescues"] === undefined ? {} : { ignoredRescues: more["ignored-rescues"] }),
       ...(more["size-bytes"] === undefined ? {} : { sizeBytes: more["size-bytes"] }),
     },
   };

@@ -16,7 +16,19 @@ export interface OperatorMetrics {
     failed(): void;
     damaged(versions: number): void;
   };
+  readonly rescues: RescueSeries;
 }
+
+/** What is measured of work that could not be published. */
+export interface RescueSeries {
+  /** How many rescues a Runtime keeps. */
+  rescuesKept(runtime: string, count: number): void;
+  rescueRetried(outcome: (typeof RETRIES)[number]): void;
+  workLost(cause: (typeof LOSSES)[number]): void;
+}
+
+const RETRIES = ["published", "failed"] as const;
+const LOSSES = ["Expired", "Discarded", "ContainerGone"] as const;
 
 export function createMetrics(known: {
   controllers: readonly string[];
@@ -116,6 +128,27 @@ export function createMetrics(known: {
     registers,
   });
 
+  const kept = new Gauge({
+    name: "agentworlds_rescues",
+    help: "Stopped containers that a Runtime keeps because their work could not be published.",
+    labelNames: ["runtime"],
+    registers,
+  });
+  const retries = new Counter({
+    name: "agentworlds_rescue_retries_total",
+    help: "Attempts to publish rescued work, by how they ended.",
+    labelNames: ["outcome"],
+    registers,
+  });
+  const losses = new Counter({
+    name: "agentworlds_work_lost_total",
+    help: "Rescues that ended in no version, by cause.",
+    labelNames: ["cause"],
+    registers,
+  });
+
+  for (const outcome of RETRIES) retries.inc({ outcome }, 0);
+  for (const cause of LOSSES) losses.inc({ cause }, 0);
   for (const controller of known.controllers) {
     for (const outcome of PASS_ENDS) reconciles.inc({ controller, outcome }, 0);
     depth.set({ queue: controller }, 0);
@@ -140,6 +173,11 @@ export function createMetrics(known: {
       },
       failed: () => unverified.inc(),
       damaged: (versions) => damaged.set(versions),
+    },
+    rescues: {
+      rescuesKept: (runtime, count) => kept.set({ runtime }, count),
+      rescueRetried: (outcome) => retries.inc({ outcome }),
+      workLost: (cause) => losses.inc({ cause }),
     },
     reconciler: {
       listed: (resource, { items }) => objects.set({ resource }, items),

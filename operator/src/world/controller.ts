@@ -11,10 +11,11 @@ import { tellDamage } from "./damage.ts";
 import { endDeadReservation } from "./dead-reservation.ts";
 import { keepFinalizer } from "./ending.ts";
 import { becomeGenesis } from "./genesis.ts";
-import { endLostHold, forgetOrphans, isOrphan } from "./lost-hold.ts";
+import { endLostHold } from "./lost-hold.ts";
 import { recordRepository } from "./own-repository.ts";
 import { recoverLineage } from "./recover.ts";
 import { lookBeyondHead } from "./registry-ahead.ts";
+import { tendRescues } from "./rescue/phase.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
 import { deriveWorldConditions, explain } from "./status.ts";
 import { statusOf, WorldGone } from "./status-writer.ts";
@@ -26,8 +27,8 @@ const phases: readonly Phase<WorldScope>[] = [
   endLostHold, // a holder whose Sandbox was removed by force, on proof only
   recordRepository, // where its versions will live
   recoverLineage, // a status that was lost, rebuilt from that repository
-  keepFinalizer, // held, pending or deletionPolicy Delete; ends a World that is being deleted
-  forgetOrphans, // rescues that no Runtime keeps any more
+  tendRescues, // work that is kept on a host: what people ask of it, then its own next attempt
+  keepFinalizer, // held, pending, rescues or deletionPolicy Delete; ends a World that is being deleted
   adoptRepository, // the versions of an earlier World, brought into the own repository
   becomeGenesis, // the source image, copied and published as version 0
   lookBeyondHead, // the registry has newer versions than the status: a restored etcd
@@ -114,8 +115,11 @@ const isProblem = ({ problems }: WorldScope, type: string): boolean =>
 const isLookedAtAgain = ({ type }: WorldScope["problems"][number]): boolean => type !== "VersionsDamaged";
 
 /** What is not as it should be is looked at again; a settled World rests. */
-function lookAgain({ head, lostHold, problems, world }: WorldScope): ReconcileResult {
-  if (lostHold) return { requeueAfterMs: 30_000 };
-  if ((head && head.status !== "True") || problems.some(isLookedAtAgain)) return { requeueAfterMs: 60_000 };
-  return statusOf(world).rescues?.some(isOrphan) ? { requeueAfterMs: 600_000 } : {};
+function lookAgain({ lostHold, head, problems, rescueDueMs }: WorldScope): ReconcileResult {
+  const due = [
+    ...(lostHold ? [30_000] : []),
+    ...((head && head.status !== "True") || problems.some(isLookedAtAgain) ? [60_000] : []),
+    ...(rescueDueMs === undefined ? [] : [rescueDueMs]),
+  ];
+  return due.length === 0 ? {} : { requeueAfterMs: Math.min(...due) };
 }

@@ -19,6 +19,7 @@ const rescue = {
   reason: "SnapshotFailed",
   message: "",
   since: at(3),
+  expiresAt: "2999-01-01T00:00:00Z",
 };
 const working = (id: string): NonNullable<Given["sandboxes"]> => {
   const operation: SandboxOperation = {

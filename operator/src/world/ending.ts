@@ -1,15 +1,19 @@
 /** The World's finalizer, and the end of a World that is being deleted: waited for by name, and never for ever. */
-import type { World } from "@agentworlds/crds";
+import type { World, WorldRescue } from "@agentworlds/crds";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, STOP } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
+import { unpublishedRescues } from "./lineage.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
+import { judgeRescue } from "./rescue/judge.ts";
+import { placeOf } from "./rescue/tend.ts";
 import type { WorldScope } from "./scope.ts";
 import { statusOf, WORLD_FINALIZER } from "./status-writer.ts";
 
 /**
- * The finalizer is there exactly while the World is held, pending, or must take its content along (DESIGN §4.3).
+ * The finalizer is there exactly while the World is held, pending, has work to rescue (docs/adr/0011), or must take its
+ * content along (DESIGN §4.3).
  * A World that is being deleted waits for its holder to end; the holder's Sandbox sees the deletion and publishes first.
  */
 export async function keepFinalizer(scope: WorldScope): Promise<PhaseResult> {
@@ -18,12 +22,15 @@ export async function keepFinalizer(scope: WorldScope): Promise<PhaseResult> {
   const { writer } = scope.dependencies;
   const { signal } = scope.context;
   if (!metadata.deletionTimestamp) {
-    const isNeeded = holder !== undefined || pending !== undefined || spec.deletionPolicy === "Delete";
+    const isHeld =
+      holder !== undefined || pending !== undefined || unpublishedRescues(statusOf(scope.world)).length > 0;
+    const isNeeded = isHeld || spec.deletionPolicy === "Delete";
     scope.world = await writer.setFinalizer(scope.world, isNeeded, signal);
     return CONTINUE;
   }
   if (metadata.finalizers?.includes(WORLD_FINALIZER)) {
     requireNoSession(scope);
+    requireNoRescue(scope);
     if (spec.deletionPolicy === "Delete") await deleteOrKeepContent(scope);
     scope.world = await writer.setFinalizer(scope.world, false, signal);
   }
@@ -54,6 +61,41 @@ function requireNoSession(scope: WorldScope): void {
     remediation: "see the Sandbox's conditions",
     afterMs: 60_000,
   });
+}
+
+/** Work that may still become a version is waited for as long as a snapshot would be. It stays on its Runtime in any case. */
+function requireNoRescue(scope: WorldScope): void {
+  const rescues = unpublishedRescues(statusOf(scope.world));
+  if (rescues.length === 0) return;
+  const left = untilDeadline(scope);
+  const names = rescues.map(({ operation }) => operation).join(", ");
+  const isWaitedFor = scope.world.spec.deletionPolicy !== "Delete" && rescues.some((one) => mayBePublished(scope, one));
+  if (left > 0 && isWaitedFor) {
+    throw new Waiting("RescuePending", {
+      message: `the deletion waits for unpublished work (rescues ${names}): ${rescues[0]?.lastError ?? rescues[0]?.message}`,
+      remediation: "discard the rescues, or wait",
+      afterMs: Math.min(left, scope.rescueDueMs ?? left, 30_000),
+    });
+  }
+  const { dependencies, world } = scope;
+  dependencies.log.error(
+    { rescues },
+    "a World ended while work of it is in no version; its Runtimes keep it for a while",
+  );
+  dependencies.announce(
+    { kind: "World", object: world },
+    {
+      type: "Warning",
+      reason: "RescueLeftBehind",
+      action: "Delete",
+      message: `the World is gone and work of it is in no version: ${rescues.map((one) => `${placeOf(one)} until ${one.expiresAt}`).join("; ")}`,
+    },
+  );
+}
+
+function mayBePublished({ world, context }: WorldScope, rescue: WorldRescue): boolean {
+  const step = judgeRescue(statusOf(world), rescue, { now: context.clock.now(), isAsked: false });
+  return step.kind === "attempt" || step.kind === "wait";
 }
 
 async function deleteOrKeepContent(scope: WorldScope): Promise<void> {
@@ -109,10 +151,13 @@ async function deleteContent(scope: WorldScope): Promise<void> {
   }
 }
 
+/** What sessions left behind, and rescues that were exported. */
+const isBesideLineage = (tag: string): boolean => tag.startsWith("capture-") || tag.startsWith("rescue-");
+
 async function captureDigests(scope: WorldScope, repository: string): Promise<Digest[]> {
   const { client } = scope.dependencies.registry;
   const { signal } = scope.context;
-  const tags = (await client.listTags(repository, signal)).filter((tag) => tag.startsWith("capture-"));
+  const tags = (await client.listTags(repository, signal)).filter(isBesideLineage);
   const digests: Digest[] = [];
   for (const tag of tags) {
     try {

@@ -219,7 +219,60 @@ test("a Sandbox recreated under the holder's name is a stranger", () => {
 test("unpublished work that is kept on a host holds the World, and the message says where it is", () => {
   const verdict = judgeHold({ observedGeneration: 1, rescues: [rescue] }, claim);
   assert.ok(verdict.kind === "refused");
-  assert.match(verdict.message, /Sandbox zero is kept on local\/a as aw-zero-uid-1: the registry refused it/);
+  assert.match(
+    verdict.message,
+    /Sandbox zero is kept on local\/a as aw-zero-uid-1 \(rescue .+\): the registry refused it/,
+  );
+});
+
+test("a session that is told to ignore rescues takes the World, and its hold names them", () => {
+  const verdict = judgeHold({ observedGeneration: 1, rescues: [rescue] }, { ...claim, rescuePolicy: "Ignore" });
+  assert.ok(verdict.kind === "hold");
+  assert.deepEqual(verdict.holder.ignoredRescues, [rescue.operation]);
+});
+
+test("a rescue that is a version keeps nobody away: only its container is left", () => {
+  const versions = [genesis, versionOf(1, { operation: rescue.operation })];
+  assert.equal(judgeHold({ observedGeneration: 1, rescues: [rescue], versions }, claim).kind, "hold");
+});
+
+test("nobody takes the World while a rescue is being published, not even who ignores rescues", () => {
+  const pending = { operation: rescue.operation, version: 1, sandbox: rescue.sandbox, since: at(1) };
+  const status: WorldStatus = { observedGeneration: 1, rescues: [rescue], pending };
+  for (const uid of ["another-uid", rescue.sandbox.uid]) {
+    const verdict = judgeHold(status, { ...claim, uid, rescuePolicy: "Ignore" });
+    assert.ok(verdict.kind === "refused");
+    assert.match(verdict.message, /version 1 of Sandbox zero is being published/);
+  }
+});
+
+test("where no more rescues can be written down nobody is let in whose work could not be kept", () => {
+  const rescues = Array.from({ length: 16 }, (_, index) => ({ ...rescue, operation: `publish-${index}` }));
+  const verdict = judgeHold({ observedGeneration: 1, rescues }, { ...claim, rescuePolicy: "Ignore" });
+  assert.ok(verdict.kind === "refused");
+});
+
+test("a rescue reserves a number without a hold, while nobody holds the World and head is its base", () => {
+  const status: WorldStatus = {
+    observedGeneration: 1,
+    rescues: [rescue],
+    versions: [genesis],
+    head: headOf(genesis),
+    nextVersion: 1,
+  };
+  const request = { operation: rescue.operation, sandbox: rescue.sandbox, base: genesis.digest, at: at(5) };
+  assert.equal(judgeReservation(status, request).kind, "reserve");
+  const ofItself: WorldHolder = { ...holder, sandbox: rescue.sandbox.name, uid: rescue.sandbox.uid };
+  const verdicts = [
+    judgeReservation({ ...status, holder }, request),
+    judgeReservation({ ...status, holder: ofItself }, request),
+    judgeReservation({ ...status, rescues: [] }, request),
+    judgeReservation({ ...status, head: headOf(versionOf(1)) }, request),
+  ];
+  assert.deepEqual(
+    verdicts.map((verdict) => verdict.kind === "refused" && verdict.reason),
+    ["NotTheHolder", "NotTheHolder", "NotTheHolder", "BaseBehindHead"],
+  );
 });
 
 test("a session boots from head, or from the version it names, or not at all", () => {

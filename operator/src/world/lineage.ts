@@ -2,7 +2,16 @@
  * The lineage of a World as pure functions over its status: reserve a number, commit a version, give a number up, hold and
  * let go. Nothing here reads a clock or calls anything; status-writer.ts turns the decisions into compare-and-swap writes.
  */
-import type { CausedBy, WorldHolder, WorldPending, WorldStatus, WorldVersion } from "@agentworlds/crds";
+import {
+  type CausedBy,
+  LIMITS,
+  type SandboxSpec,
+  type WorldHolder,
+  type WorldPending,
+  type WorldRescue,
+  type WorldStatus,
+  type WorldVersion,
+} from "@agentworlds/crds";
 
 /** A reservation as asked for by a session (or by genesis, which has no sandbox and no base). */
 export interface ReservationRequest {
@@ -49,7 +58,7 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
       message: `version ${pending.version} is being published by operation ${pending.operation}`,
     };
   }
-  if (request.sandbox && status.holder?.uid !== request.sandbox.uid) {
+  if (request.sandbox && !mayWrite(status, { ...request, uid: request.sandbox.uid })) {
     return {
       kind: "refused",
       reason: "NotTheHolder",
@@ -84,6 +93,12 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
       since: request.at,
     },
   };
+}
+
+/** The holder; or work that is kept for the World, while nobody holds it: not even a later boot of its own Sandbox. */
+function mayWrite({ holder, rescues = [] }: WorldStatus, { operation, uid }: { operation: string; uid: string }) {
+  const isRescue = rescues.some((rescue) => rescue.operation === operation);
+  return isRescue ? holder === undefined : holder?.uid === uid;
 }
 
 export type CommitVerdict =
@@ -128,34 +143,55 @@ export type HoldVerdict =
   | { readonly kind: "held" }
   | { readonly kind: "refused"; readonly reason: "WorldHeld" | "HeadBehindRegistry"; readonly message: string };
 
+/** Rescues whose work is in no version yet. One that is published waits only for its container to go. */
+export const unpublishedRescues = ({ rescues = [], versions = [] }: WorldStatus): readonly WorldRescue[] =>
+  rescues.filter((rescue) => !versions.some((version) => version.operation === rescue.operation));
+
+export interface HoldClaim {
+  readonly sandbox: string;
+  readonly uid: string;
+  readonly causedBy: CausedBy;
+  /** ISO time. */
+  readonly at: string;
+  /** Whether it may boot past work that is kept and in no version. Default: `Wait`. */
+  readonly rescuePolicy?: SandboxSpec["rescuePolicy"];
+}
+
 /** Rule 2: one writer. A second Sandbox waits; a hold never ends by a time. */
-export function judgeHold(
-  status: WorldStatus,
-  claim: { sandbox: string; uid: string; causedBy: CausedBy; at: string },
-): HoldVerdict {
+export function judgeHold(status: WorldStatus, claim: HoldClaim): HoldVerdict {
   const { holder } = status;
   if (holder?.uid === claim.uid) return { kind: "held" };
   if (status.registryHead) {
     return { kind: "refused", reason: "HeadBehindRegistry", message: explainRegistryHead(status, status.registryHead) };
   }
   if (holder) {
-    return {
-      kind: "refused",
-      reason: "WorldHeld",
-      message: `held by Sandbox ${holder.sandbox} since ${holder.acquiredAt}`,
-    };
+    return refused(`held by Sandbox ${holder.sandbox} since ${holder.acquiredAt}`);
   }
-  const rescue = status.rescues?.[0];
-  if (rescue) {
-    return {
-      kind: "refused",
-      reason: "WorldHeld",
-      message: `unpublished work of Sandbox ${rescue.sandbox?.name ?? "(gone)"} is kept on ${rescue.runtime}/${rescue.host} as ${rescue.computeId}: ${rescue.message}`,
-    };
+  const { pending } = status;
+  // A rescue that is being published moves head a moment from now: a session that booted before would stand behind it.
+  const rescues = unpublishedRescues(status);
+  const isRescue = rescues.some((rescue) => rescue.operation === pending?.operation);
+  if (pending?.sandbox && (isRescue || pending.sandbox.uid !== claim.uid)) {
+    return refused(`version ${pending.version} of Sandbox ${pending.sandbox.name} is being published`);
+  }
+  const [first] = rescues;
+  if (first && claim.rescuePolicy !== "Ignore") {
+    return refused(
+      `unpublished work of Sandbox ${first.sandbox.name} is kept on ${first.runtime}/${first.host} as ${first.computeId} (rescue ${first.operation}): ${first.lastError ?? first.message}`,
+    );
+  }
+  if (rescues.length >= LIMITS.rescues) {
+    return refused(`${rescues.length} rescues are kept, and no more can be: what this session does could not be kept`);
   }
   return {
     kind: "hold",
-    holder: { sandbox: claim.sandbox, uid: claim.uid, causedBy: claim.causedBy, acquiredAt: claim.at },
+    holder: {
+      sandbox: claim.sandbox,
+      uid: claim.uid,
+      causedBy: claim.causedBy,
+      acquiredAt: claim.at,
+      ...(first ? { ignoredRescues: rescues.map((rescue) => rescue.operation) } : {}),
+    },
   };
 }
 
@@ -167,6 +203,8 @@ export function explainRegistryHead(
   const ours = head ? `head is version ${head.version} (${head.digest})` : "the status names no head";
   return `the registry has version ${version} (${digest ?? "which one cannot be told"}) of this World, and ${ours}`;
 }
+
+const refused = (message: string): HoldVerdict => ({ kind: "refused", reason: "WorldHeld", message });
 
 /** The version a Sandbox boots from: the one asked for, else head. */
 export function versionToBoot(

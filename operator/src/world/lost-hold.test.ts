@@ -59,23 +59,6 @@ test("a container that is left keeps the hold until its Runtime has put it aside
   );
 });
 
-test("an orphan's rescue leaves the World when no Runtime keeps it and its container is gone", async () => {
-  const { namespace: _, ...rescue } = orphan;
-  let compute: Compute = "unknown";
-  const parts = worldParts({
-    world: { status: { rescues: [{ ...rescue, runtime: "local" }] } },
-    runtimes: keeping(orphan),
-    compute: async () => compute,
-  });
-  assert.deepEqual(await parts.pass(), { requeueAfterMs: 600_000 });
-  parts.runtimes.length = 0;
-  await parts.pass();
-  assert.equal(parts.world()?.status.rescues?.length, 1, "a silent host proves nothing");
-  compute = "none";
-  await parts.pass();
-  assert.deepEqual(parts.world()?.status.rescues, []);
-});
-
 test("a Sandbox that the cache does not show yet is read afresh and keeps its hold; no host is asked", async () => {
   const parts = lost(() => assert.fail("a host was asked"), { sandboxes: [{}] });
   parts.showCached({ sandboxes: [] });

@@ -5,6 +5,8 @@
 import type { RuntimeRescue, Sandbox, WorldRescue, WorldStatus } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
+import { holdsWork } from "../runtime/rescues.ts";
+import { asWorldRescue } from "./rescue/adopt.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
 import { statusOf } from "./status-writer.ts";
 
@@ -25,8 +27,10 @@ export async function endLostHold(scope: WorldScope): Promise<PhaseResult> {
   return CONTINUE;
 }
 
-function sessionsNamed({ holder, pending }: WorldStatus): Session[] {
-  const named = [holder && { name: holder.sandbox, uid: holder.uid }, pending?.sandbox].filter(
+function sessionsNamed({ holder, pending, rescues = [] }: WorldStatus): Session[] {
+  // A rescue publishes without its Sandbox.
+  const isRescue = rescues.some(({ operation }) => operation === pending?.operation);
+  const named = [holder && { name: holder.sandbox, uid: holder.uid }, isRescue ? undefined : pending?.sandbox].filter(
     (one) => one !== undefined,
   );
   return named.filter((session, index) => named.findIndex((other) => other.uid === session.uid) === index);
@@ -62,7 +66,11 @@ async function judgeCompute(scope: WorldScope, session: Session): Promise<void> 
   if (isOfAnotherWorld(scope, session)) return endHold(scope, session, "is a session of another World");
   const compute = await scope.dependencies.computeOf(session.uid, scope.context.signal);
   if (compute === "none") return endHold(scope, session, "does not exist any more and no host has a container of it");
-  const rescues = rescuesOf(scope.dependencies.runtimes, session);
+  const { head } = statusOf(scope.world);
+  // Nobody but the holder moves head: that is what its work is based on, although the container alone does not say so.
+  const base = head ? { base: head.digest } : {};
+  const kept = rescuesOf(scope.dependencies.runtimes, session).filter(holdsWork);
+  const rescues = kept.map((rescue) => ({ ...base, ...rescue }));
   if (rescues.length > 0) {
     for (const rescue of rescues) {
       await scope.dependencies.writer.recordRescue(scope.ref, rescue, scope.context.signal);
@@ -101,11 +109,15 @@ async function endHold(scope: WorldScope, session: Session, because: string): Pr
 export const rescuesOf = (runtimes: WorldDependencies["runtimes"], { uid }: Pick<Session, "uid">): WorldRescue[] =>
   rescuesWhere(runtimes, (rescue) => rescue.sandbox.uid === uid);
 
-/** Everything the Runtimes keep for a World of this namespace and name. */
+/** The work that Runtimes keep for this World; a record of an older operator names no UID. */
 export const rescuesKept = (scope: WorldScope): WorldRescue[] =>
   rescuesWhere(
     scope.dependencies.runtimes,
-    ({ namespace, world }) => namespace === scope.ref.namespace && world === scope.ref.name,
+    (rescue) =>
+      rescue.namespace === scope.ref.namespace &&
+      rescue.world === scope.ref.name &&
+      (rescue.worldUid ?? scope.ref.uid) === scope.ref.uid &&
+      holdsWork(rescue),
   );
 
 const rescuesWhere = (
@@ -115,26 +127,5 @@ const rescuesWhere = (
   runtimes
     .list()
     .flatMap(({ metadata, status }) =>
-      (status?.rescues ?? [])
-        .filter(isWanted)
-        .map(({ namespace: _, world: __, ...rescue }) => ({ ...rescue, runtime: metadata.name })),
+      (status?.rescues ?? []).filter(isWanted).map((rescue) => asWorldRescue(metadata.name, rescue)),
     );
-
-/** An orphan's container names no World, so its Runtime tells nobody when it removes it. */
-export async function forgetOrphans(scope: WorldScope): Promise<PhaseResult> {
-  const orphans = (statusOf(scope.world).rescues ?? []).filter((rescue) => isOrphan(rescue) && !isKept(scope, rescue));
-  if (orphans.length === 0) return CONTINUE;
-  const { computeOf, writer } = scope.dependencies;
-  const { signal } = scope.context;
-  for (const { sandbox, operation } of orphans) {
-    if ((await computeOf(sandbox.uid, signal)) === "none") await writer.forgetRescue(scope.ref, operation, signal);
-  }
-  scope.world = await writer.read(scope.ref, signal);
-  return CONTINUE;
-}
-
-/** As runtime/sweep.ts names them. */
-export const isOrphan = ({ operation }: Pick<WorldRescue, "operation">): boolean => operation.startsWith("orphan-");
-
-const isKept = ({ dependencies }: WorldScope, { operation, runtime }: WorldRescue): boolean =>
-  (dependencies.runtimes.get(runtime)?.status?.rescues ?? []).some((rescue) => rescue.operation === operation);

@@ -45,6 +45,8 @@ export interface Publication {
   readonly causedBy: CausedBy;
   /** Set when the session had not ended in order. */
   readonly recovered?: Recovery | undefined;
+  /** Rescues whose work is not in it because the session was told to ignore them. */
+  readonly ignoredRescues?: readonly string[] | undefined;
   /** ISO time of the reservation, unless one is there. */
   readonly at: string;
   /** Called when the stage is reached, before the next begins. */
@@ -189,6 +191,7 @@ async function draftVersion(
     createdAt: pending.since,
     sandbox: { name: sandbox.name, uid: sandbox.uid },
     sizeBytes: bytesOf(content.layers.filter((layer) => !inherited.has(layer.digest))),
+    ...(publication.ignoredRescues?.length ? { ignoredRescues: [...publication.ignoredRescues] } : {}),
   };
   const manifest = manifestOfVersion(
     { ...facts, world: publication.world, description, createdBy: creatorOf(world), genesis },

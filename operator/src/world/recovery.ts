@@ -190,7 +190,7 @@ function listed(chain: readonly Candidate[], pinned: readonly number[]): readonl
 
 function versionOf(candidate: Candidate, known: ReadonlyMap<string, Candidate>): WorldVersion {
   const { digest, facts, manifest } = candidate;
-  const { parent, sandbox, recovered } = facts;
+  const { parent, sandbox, recovered, ignoredRescues } = facts;
   const sizeBytes = facts.sizeBytes ?? addedBytes(candidate, known);
   return {
     version: facts.version,
@@ -207,6 +207,7 @@ function versionOf(candidate: Candidate, known: ReadonlyMap<string, Candidate>):
     description: facts.description,
     causedBy: facts.causedBy ?? UNKNOWN_CREATOR,
     ...(sandbox === undefined ? {} : { sandbox }),
+    ...(ignoredRescues === undefined ? {} : { ignoredRescues: [...ignoredRescues] }),
   };
 }
 

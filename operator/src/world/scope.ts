@@ -1,9 +1,12 @@
-import type { CausedBy, Runtime, Sandbox, World } from "@agentworlds/crds";
+import type { CausedBy, LostWork, Runtime, Sandbox, World } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
 import type { Log } from "../reconciler/log.ts";
 import type { ReconcileContext } from "../reconciler/reconcile.ts";
 import type { InstallationRegistry } from "../registry/installation.ts";
 import type { ImageSources } from "../registry/sources.ts";
+import type { RuntimeDriver } from "../runtime/contract.ts";
+import type { RuntimeRescues } from "../runtime/rescues.ts";
+import type { SnapshotMechanism } from "../snapshot/contract.ts";
 import type { WorldRef, WorldStatusWriter } from "./status-writer.ts";
 import type { LineageFindings } from "./verification.ts";
 
@@ -41,6 +44,10 @@ export interface WorldDependencies {
   readonly computeOf: ComputeOf;
   /** What the periodic verification found of the World with this UID; undefined before its first turn. */
   readonly findingsOf: (worldUid: string) => LineageFindings | undefined;
+  readonly driverFor: DriverFor;
+  readonly snapshots: SnapshotMechanism;
+  readonly runtimeRescues: RuntimeRescues;
+  readonly metrics: RescueMetrics;
   readonly announce: Announce;
   readonly log: Log;
   readonly limits: WorldLimits;
@@ -51,6 +58,17 @@ export interface WorldDependencies {
  * `unknown` when one could not be asked and none of the others has any.
  */
 export type ComputeOf = (sandboxUid: string, signal: AbortSignal) => Promise<"none" | "some" | "unknown">;
+
+/** The driver of one host of one Runtime. Throws `HostUnreachable`. */
+export type DriverFor = (runtime: string, host: string, signal: AbortSignal) => Promise<RuntimeDriver>;
+
+/** What is measured of rescues. Implementations do not throw. */
+export interface RescueMetrics {
+  /** One attempt to publish a rescue ended. */
+  rescueRetried(outcome: "published" | "failed"): void;
+  /** A rescue ended in no version. */
+  workLost(cause: LostWork["cause"]): void;
+}
 
 /** Bounds of the installation, in milliseconds. */
 export interface WorldLimits {
@@ -78,6 +96,8 @@ export interface WorldScope {
   lostHold?: Finding;
   /** Set by `lookBeyondHead`: the repository's tags as just listed; absent when they could not be. */
   tags?: readonly string[];
+  /** Set by `tendRescues`: milliseconds until a rescue takes its next step. */
+  rescueDueMs?: number;
   /** Set by `repairTags`: what was found of head's manifest. */
   head?: HeadFinding;
   /** Set by `repairTags` and `retain`: what a person should know and the next pass looks at again. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { World, WorldRescue } from "@agentworlds/crds";
+import type { LostWork, World, WorldRescue } from "@agentworlds/crds";
 import fc from "fast-check";
 import { isConflict } from "../kube/errors.ts";
 import { WORLDS } from "../kube/resource-types.ts";
@@ -307,26 +307,44 @@ test("a rescue leaves another session's hold and reservation alone", async () =>
   assert.deepEqual(now().status.pending, pending);
 });
 
-test("forgetting a rescue drops that one, and nothing when it is gone already", async () => {
+test("the end of a rescue drops that one, says what is lost, and writes nothing when it is gone already", async () => {
   const other = { ...rescue, operation: "publish-2" };
   const { worlds, writer, now } = setup(withGenesis({ status: { rescues: [rescue, other] } }));
-  await writer.forgetRescue(ref, "publish-1", signal);
+  await writer.endRescue(ref, { operation: "publish-1" }, signal);
   assert.deepEqual(now().status.rescues, [other]);
+  assert.equal(now().status.lostWork, undefined);
   const before = worlds.writes.length;
-  await writer.forgetRescue(ref, "publish-1", signal);
+  await writer.endRescue(ref, { operation: "publish-1" }, signal);
   assert.equal(worlds.writes.length, before);
-  worlds.drop(ref);
-  await writer.forgetRescue(ref, "publish-2", signal);
+  const { sandbox, runtime, host, computeId } = other;
+  const where = { operation: "publish-2", sandbox, runtime, host, computeId };
+  const lost: LostWork = { ...where, cause: "Expired", message: "over", since: at(0), at: at(9) };
+  await writer.endRescue(ref, { operation: "publish-2", lost }, signal);
+  assert.deepEqual([now().status.rescues, now().status.lostWork], [[], [lost]]);
 });
 
-test("forgetting survives a World that is replaced while it is read", async () => {
+test("a World that is replaced while it is read keeps what is its own", async () => {
   const { worlds, writer } = setup(withGenesis({ status: { rescues: [rescue] } }));
   worlds.interfere(() => {
     worlds.drop(ref);
-    worlds.put(withGenesis({ metadata: { uid: "another" } }));
+    worlds.put(withGenesis({ metadata: { uid: "another" }, status: { rescues: [rescue] } }));
   });
-  await writer.forgetRescue(ref, "publish-1", signal);
-  assert.equal(worlds.peek(ref)?.metadata.uid, "another");
+  await assert.rejects(writer.endRescue(ref, { operation: "publish-1" }, signal), WorldGone);
+  assert.deepEqual(worlds.peek(ref)?.status.rescues, [rescue]);
+});
+
+test("a failed attempt is written down in one write that gives its number back", async () => {
+  const { worlds, writer, now } = setup(
+    withGenesis({
+      status: { rescues: [rescue], pending: { operation: "publish-1", version: 1, since: at(5) }, nextVersion: 2 },
+    }),
+  );
+  const fields = { attempts: 1, retryAt: at(20), lastError: "no registry" };
+  await writer.changeRescue(ref, { operation: "publish-1", fields, abandon: true }, signal);
+  assert.deepEqual(now().status.rescues, [{ ...rescue, ...fields }]);
+  assert.equal(now().status.pending, undefined);
+  assert.equal(now().status.nextVersion, 2, "the number stays burned");
+  assert.equal(worlds.writes.length, 1);
 });
 
 test("contention without end is thrown as the conflict it is, not swallowed", async () => {

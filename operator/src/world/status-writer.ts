@@ -2,12 +2,20 @@
  * The only module that writes `World.status` and the World's finalizer. Every write is a compare-and-swap: read, decide with
  * the pure functions of lineage.ts, patch fields under the resourceVersion read, and decide again when somebody was faster.
  */
-import type { CausedBy, World, WorldRescue, WorldStatus, WorldVersion } from "@agentworlds/crds";
+import type { LostWork, World, WorldRequestResult, WorldRescue, WorldStatus, WorldVersion } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import { retryOnConflict } from "../kube/retry-on-conflict.ts";
-import type { HoldVerdict, ReservationRequest, ReservationVerdict } from "./lineage.ts";
+import type { HoldClaim, HoldVerdict, ReservationRequest, ReservationVerdict } from "./lineage.ts";
 import { judgeCommit, judgeHold, judgeReservation } from "./lineage.ts";
+import {
+  type RescueChange,
+  withAnswer,
+  withChangedRescue,
+  withLossNoted,
+  withNewRescue,
+  withoutRescue,
+} from "./rescue/records.ts";
 
 /** A World by name and UID: a World of the same name and another UID is a stranger. */
 export interface WorldRef {
@@ -43,10 +51,28 @@ export interface WorldStatusWriter {
   hold(ref: WorldRef, claim: HoldClaim, signal: AbortSignal): Promise<HoldVerdict>;
   /** Ends the hold of exactly this Sandbox. Another holder, or none, or no World is a success. */
   letGo(name: WorldName, sandboxUid: string, signal: AbortSignal): Promise<void>;
-  /** Records unpublished work that is kept on a host; ends the hold in the same write. */
+  /** Records unpublished work that is kept on a host; ends its session's hold in the same write. */
   recordRescue(ref: WorldRef, rescue: WorldRescue, signal: AbortSignal): Promise<void>;
-  /** Drops a rescue whose container is gone. A World that is gone is a success. */
-  forgetRescue(name: WorldName, operation: string, signal: AbortSignal): Promise<void>;
+  /** What a retry has come to. A rescue that is not recorded any more is a success. */
+  changeRescue(ref: WorldRef, change: RescueChange, signal: AbortSignal): Promise<void>;
+  /** Drops a rescue that is over; with `lost`, says what became of its work. Repeatable. */
+  endRescue(
+    ref: WorldRef,
+    end: { readonly operation: string; readonly lost?: LostWork },
+    signal: AbortSignal,
+  ): Promise<void>;
+  /** Somebody took note of work that is lost. */
+  noteLoss(
+    ref: WorldRef,
+    note: { readonly operation: string; readonly user: string },
+    signal: AbortSignal,
+  ): Promise<void>;
+  /** The answer to a request that has none yet. */
+  answerRequest(
+    ref: WorldRef,
+    answer: { readonly id: string; readonly result: WorldRequestResult },
+    signal: AbortSignal,
+  ): Promise<void>;
   /**
    * Rebuilds or extends the lineage from what the registry says (docs/adr/0012). Decided again on what is stored when
    * somebody was faster; undefined writes nothing. Returns the World as it is then.
@@ -68,13 +94,6 @@ export interface CommitRequest {
   /** `registry/repository@digest`, becomes `head.image`. */
   readonly image: string;
   readonly genesis?: WorldStatus["genesis"];
-}
-
-export interface HoldClaim {
-  readonly sandbox: string;
-  readonly uid: string;
-  readonly causedBy: CausedBy;
-  readonly at: string;
 }
 
 interface Decision<R> {
@@ -120,6 +139,21 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
       return decision.result;
     });
 
+  /** Writes what `change` makes of the status, or nothing when that is undefined. */
+  const patch = (
+    ref: WorldRef,
+    change: (status: WorldStatus) => WorldStatusPatch | undefined,
+    signal: AbortSignal,
+  ): Promise<void> =>
+    update<void>(
+      ref,
+      (world) => {
+        const changed = change(statusOf(world));
+        return { result: undefined, ...(changed === undefined ? {} : { patch: changed }) };
+      },
+      signal,
+    );
+
   /** A World that is gone, or replaced in between, is a success. */
   async function updateIfThere(
     { namespace, name }: WorldName,
@@ -131,8 +165,8 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
       await update<void>(
         { namespace, name, uid },
         (world) => {
-          const patch = decide(world);
-          return { result: undefined, ...(patch === undefined ? {} : { patch }) };
+          const changed = decide(world);
+          return { result: undefined, ...(changed === undefined ? {} : { patch: changed }) };
         },
         signal,
       );
@@ -244,43 +278,16 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
       }),
 
     abandon: (ref, operation, signal) =>
-      update<void>(
-        ref,
-        (world) =>
-          world.status?.pending?.operation === operation
-            ? { result: undefined, patch: { pending: null } }
-            : { result: undefined },
-        signal,
-      ),
+      patch(ref, ({ pending }) => (pending?.operation === operation ? { pending: null } : undefined), signal),
 
     letGo: (name, sandboxUid, signal) =>
       updateIfThere(name, ({ status }) => (status?.holder?.uid === sandboxUid ? { holder: null } : undefined), signal),
 
-    forgetRescue: (name, operation, signal) =>
-      updateIfThere(
-        name,
-        ({ status }) => {
-          const rescues = status?.rescues ?? [];
-          const left = rescues.filter((rescue) => rescue.operation !== operation);
-          return left.length === rescues.length ? undefined : { rescues: left };
-        },
-        signal,
-      ),
-
-    recordRescue: (ref, rescue, signal) =>
-      update<void>(
-        ref,
-        (world) => {
-          const rescues = world.status?.rescues ?? [];
-          const patch = {
-            ...(rescues.some((known) => known.operation === rescue.operation) ? {} : { rescues: [...rescues, rescue] }),
-            ...(world.status?.holder?.uid === rescue.sandbox.uid ? { holder: null } : {}),
-            ...(world.status?.pending?.operation === rescue.operation ? { pending: null } : {}),
-          };
-          return { result: undefined, ...(Object.keys(patch).length === 0 ? {} : { patch }) };
-        },
-        signal,
-      ),
+    recordRescue: (ref, rescue, signal) => patch(ref, (status) => withNewRescue(status, rescue), signal),
+    changeRescue: (ref, change, signal) => patch(ref, (status) => withChangedRescue(status, change), signal),
+    endRescue: (ref, end, signal) => patch(ref, (status) => withoutRescue(status, end), signal),
+    noteLoss: (ref, note, signal) => patch(ref, (status) => withLossNoted(status, note), signal),
+    answerRequest: (ref, answer, signal) => patch(ref, (status) => withAnswer(status, answer), signal),
   };
 }
 

@@ -1,8 +1,8 @@
 /** The World's conditions, derived once per pass from what the pass found. */
-import { ADOPT_HEAD, type Condition, type World, type WorldStatus } from "@agentworlds/crds";
+import { ADOPT_HEAD, type Condition, clip, LIMITS, type World, type WorldStatus } from "@agentworlds/crds";
 import { type DerivedCondition, findCondition, mergeConditions } from "../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
-import { explainRegistryHead } from "./lineage.ts";
+import { explainRegistryHead, unpublishedRescues } from "./lineage.ts";
 import type { Finding, HeadFinding, WorldProblem } from "./scope.ts";
 import { statusOf } from "./status-writer.ts";
 
@@ -26,6 +26,7 @@ export function deriveWorldConditions(world: World, findings: WorldFindings): Co
     ...progress(world, failure),
     ...(findings.lostHold ? [presentWhileTrue("HolderLost", findings.lostHold)] : []),
     ...(findings.problems ?? []).map((problem) => presentWhileTrue(problem.type, problem)),
+    ...rescues(status),
   ];
   const observedGeneration = world.metadata.generation ?? 0;
   return mergeConditions(
@@ -41,7 +42,7 @@ const presentWhileTrue = (type: string, { reason, message }: Finding): Derived =
   type,
   status: "True",
   reason,
-  message,
+  message: clip(message, LIMITS.message),
 });
 
 /** A registry that cannot be asked takes nothing away; one that says that head is not there does. */
@@ -107,6 +108,32 @@ function copying(world: World, failure: ExplainedFailure | undefined): Derived[]
   return [
     { type: "Ready", status: "False", reason, message },
     { type: "GenesisReady", status: "False", reason, message },
+  ];
+}
+
+/** Work that is in no version: kept somewhere, or lost without anybody having taken note of it. */
+function rescues(status: WorldStatus): Derived[] {
+  const kept = unpublishedRescues(status);
+  const lost = (status.lostWork ?? []).filter((one) => one.discardedBy === undefined);
+  const [first] = kept;
+  const last = lost.at(-1);
+  return [
+    ...(first
+      ? [
+          presentWhileTrue("SnapshotFailed", {
+            reason: first.reason,
+            message: `${kept.length} rescued: ${kept.map((one) => `${one.operation} of Sandbox ${one.sandbox.name} on ${one.runtime}/${one.host} until ${one.expiresAt}: ${one.message}`).join("; ")}`,
+          }),
+        ]
+      : []),
+    ...(last
+      ? [
+          presentWhileTrue("WorkLost", {
+            reason: "WorkLost",
+            message: `${lost.length} lost, the last at ${last.at}: work of Sandbox ${last.sandbox.name}: ${last.message}; discard rescue ${last.operation} to take note of it`,
+          }),
+        ]
+      : []),
   ];
 }
 

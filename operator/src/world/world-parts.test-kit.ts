@@ -1,6 +1,6 @@
 /** Everything the World controller works with, in memory: a World with versions in a registry, and one pass at a time. */
 import type { Runtime, Sandbox, World, WorldVersion } from "@agentworlds/crds";
-import { NAMESPACES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
+import { NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import type { ReconcileResult } from "../reconciler/reconcile.ts";
@@ -8,8 +8,11 @@ import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import { MEDIA_TYPES } from "../registry/contract.ts";
 import { digestOf } from "../registry/digest.ts";
 import { installationRegistry, worldRepository } from "../registry/installation.ts";
+import { RuntimeError } from "../runtime/errors.ts";
 import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
+import { createRuntimeRescues } from "../runtime/rescues.ts";
 import { sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
+import { createDockerCommit } from "../snapshot/docker-commit.ts";
 import { MemoryRegistries } from "../snapshot/memory-registries.test-kit.ts";
 import { reconcileWorlds } from "./controller.ts";
 import { type PublishedVersion, putHistory } from "./published-history.test-kit.ts";
@@ -101,6 +104,10 @@ export function worldParts(
     },
     findingsOf: () => findings,
     computeOf: options.compute ?? (async () => "none"),
+    driverFor: async () => Promise.reject(new RuntimeError("HostUnreachable", "no host answers here")),
+    snapshots: createDockerCommit(installationRegistry({ client: registry.client, prefix: "worlds" })),
+    runtimeRescues: createRuntimeRescues(memoryResource<Runtime>(RUNTIMES, options.runtimes ?? [])),
+    metrics: { rescueRetried: () => undefined, workLost: () => undefined },
     announce: (_about, event) => void events.push(event),
     log: silentLog,
     limits: { deletionDeadlineMs: options.deletionDeadlineMs ?? 600_000 },

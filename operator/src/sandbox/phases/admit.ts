@@ -7,7 +7,7 @@ import type { Digest } from "../../registry/contract.ts";
 import { bootNamed, computeName } from "../../runtime/contract.ts";
 import { selectHost, selectRuntime } from "../../runtime/selection.ts";
 import { MOST_LAYERS, versionTag } from "../../snapshot/publish.ts";
-import { judgeHold, versionToBoot } from "../../world/lineage.ts";
+import { judgeHold, unpublishedRescues, versionToBoot } from "../../world/lineage.ts";
 import { rescuesOf } from "../../world/lost-hold.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
@@ -38,6 +38,11 @@ export async function admit(scope: SandboxScope): Promise<PhaseResult> {
   }
 }
 
+const withoutRescues = ({ sandbox }: SandboxScope): string => {
+  const ignored = sandbox.status?.ignoredRescues ?? [];
+  return ignored.length === 0 ? "" : `; without the work of rescues ${ignored.join(", ")}, as spec.rescuePolicy says`;
+};
+
 /**
  * Whatever stands in the way of the boot: a hold without a slot would keep others waiting for nothing. But the boot may be
  * recorded, by a write whose answer was lost or by one that the cache does not show, and then the hold is its own.
@@ -65,7 +70,7 @@ async function admitOrThrow(scope: SandboxScope, wakes: readonly SandboxRequest[
       type: "Normal",
       reason: "Admitted",
       action: "Admit",
-      message: `boots from ${origin} on ${compute?.runtime}/${compute?.host}`,
+      message: `boots from ${origin} on ${compute?.runtime}/${compute?.host}${withoutRescues(scope)}`,
       ...(wakes[0] ? { causedBy: { user: wakes[0].user } } : {}),
     },
   );
@@ -214,6 +219,7 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
         message: `boot ${boot} of ${name}`,
       }),
       ...(scope.world ? { world: { uid: scope.world.metadata.uid } } : {}),
+      ignoredRescues: ignoredRescues(scope) ?? null,
       lastEnding: null,
       // Of a boot that is over: it would end this one.
       operation: null,
@@ -234,6 +240,12 @@ function nextBoot({ sandbox, dependencies }: SandboxScope): number {
 /** A session on an older version than head may not publish over it (DESIGN §3). Head cannot move while it holds the World. */
 const savesVersions = ({ world }: SandboxScope, from: VersionPointer): boolean =>
   world !== undefined && from.digest === statusOf(world).head?.digest;
+
+/** As the hold has it, which was read after it was taken: every version of this boot says so. */
+const ignoredRescues = ({ world, sandbox }: SandboxScope): string[] | undefined => {
+  const holder = world && statusOf(world).holder;
+  return holder?.uid === sandbox.metadata.uid ? holder.ignoredRescues : undefined;
+};
 
 /** What the touches that wake the session asked for; the longest wish stands. */
 function longestTtl(wakes: readonly SandboxRequest[]): { ttlSeconds?: number } {
@@ -262,6 +274,7 @@ async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies
     uid: sandbox.metadata.uid,
     causedBy: createdBy,
     at: isoNow(scope),
+    rescuePolicy: sandbox.spec.rescuePolicy,
   };
   // Asking the cache first keeps a queue of waiting Sandboxes from reading the World again and again.
   let verdict = judgeHold(statusOf(world), claim);
@@ -275,7 +288,10 @@ async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies
   if (verdict.reason === "HeadBehindRegistry") throw headBehind(verdict.message);
   throw new Waiting("WorldHeld", {
     message: `World ${world.metadata.name} is ${verdict.message}`,
-    remediation: "it boots when the holder ends",
+    remediation:
+      unpublishedRescues(statusOf(world)).length > 0
+        ? `it boots when that work is a version, see kubectl world rescue list ${world.metadata.name}; spec.rescuePolicy: Ignore boots from head without it`
+        : "it boots when the holder ends",
     afterMs: 15_000,
   });
 }

@@ -8,8 +8,10 @@ import { CONTINUE, type PhaseResult, STOP } from "../../reconciler/reconcile.ts"
 import { computeName } from "../../runtime/contract.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { isBootUnaccounted, mayHaveUnnamedCompute } from "../../runtime/open-boot.ts";
+import { holdsWork } from "../../runtime/rescues.ts";
 import { rescuesOf } from "../../world/lost-hold.ts";
 import type { PublishedVersion } from "../../world/publication.ts";
+import { expiryOf } from "../../world/rescue/judge.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { committedBy, publishedFields } from "../publish-operation.ts";
@@ -215,7 +217,7 @@ async function recordHowItEnded(scope: SandboxScope): Promise<void> {
     if (committed) return recordEnd(scope, asCommitted(operation, committed));
     if (operation.outcome === "Discard") return recordEnd(scope, { ...operation, stage: "Discarded" });
   }
-  const [rescue] = rescuesOf(scope.dependencies.runtimes, scope.sandbox.metadata);
+  const [rescue] = rescuesOf(scope.dependencies.runtimes, scope.sandbox.metadata).filter(holdsWork);
   if (rescue) return recordRescued(scope, rescue);
   if (committed) {
     await recordProgress(scope, () => publishedFields(scope, committed));
@@ -233,14 +235,18 @@ const asCommitted = (operation: SandboxOperation, { version, digest }: Published
 
 /** Its Runtime has put the container aside: the World hears of it, so that nobody boots an older state beside it. */
 async function recordRescued(scope: SandboxScope, rescue: WorldRescue): Promise<void> {
-  const { boot = 0 } = scope.sandbox.status;
-  if (scope.world) await scope.dependencies.worldWriter.recordRescue(refOf(scope.world), rescue, scope.context.signal);
-  const { runtime, host, computeId, reason } = rescue;
+  const { boot = 0, base } = scope.sandbox.status;
+  if (scope.world) {
+    const known = { ...(base ? { base: base.digest } : {}), ...rescue };
+    await scope.dependencies.worldWriter.recordRescue(refOf(scope.world), known, scope.context.signal);
+  }
+  const { runtime, host, computeId, reason, operation } = rescue;
+  const expiresAt = new Date(expiryOf(rescue)).toISOString();
   const message = clip(`the work is kept on ${runtime}/${host} as ${computeId}: ${rescue.message}`, LIMITS.message);
   await recordProgress(scope, () => ({
     operation: null,
     expiresAt: null,
     lifetimeEndsAt: null,
-    lastEnding: { boot, reason, outcome: "Rescued", message, at: isoNow(scope) },
+    lastEnding: { boot, reason, outcome: "Rescued", message, at: isoNow(scope), rescue: { operation, expiresAt } },
   }));
 }

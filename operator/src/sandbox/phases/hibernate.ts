@@ -11,7 +11,7 @@ import type { CaptureRequest, UploadedCapture } from "../../snapshot/contract.ts
 import { descriptionInForce } from "../../world/publication.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { dropCapture } from "../capture.ts";
-import { LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";
+import { isToBeRescued, LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";
 import { isPastCapture, openRequests } from "../judge.ts";
 import { causeOf, currentOperation, OperationLost, recordStage } from "../operation.ts";
 import { publishedFields, publishOperation } from "../publish-operation.ts";
@@ -128,7 +128,7 @@ function isStillCaptured({ dependencies, driver, context }: SandboxScope, { id }
   return snapshots.isCaptured({ operation: id, driver, installation }, context.signal);
 }
 
-/** A snapshot of a running session gives up after this many attempts; an ending never does. */
+/** A snapshot of a running session gives up after this many attempts; an ending becomes a rescue and goes on trying. */
 const MOST_SNAPSHOT_ATTEMPTS = 5;
 
 async function handleFailure(scope: SandboxScope, error: unknown): Promise<PhaseResult> {
@@ -145,6 +145,10 @@ async function handleFailure(scope: SandboxScope, error: unknown): Promise<Phase
     retryAt: new Date(scope.context.clock.now() + waitMs).toISOString(),
   });
   const operation = currentOperation(scope);
+  if (isToBeRescued(operation, scope.context.clock.now(), scope.dependencies.limits.rescueAfterMs)) {
+    await rescue(scope, describe(error));
+    return CONTINUE;
+  }
   const isOnlyCopy = scope.observed?.state === "Absent";
   if (operation.verb === "Snapshot" && attempts >= MOST_SNAPSHOT_ATTEMPTS && !isOnlyCopy) {
     await giveSnapshotUp(scope, operation);

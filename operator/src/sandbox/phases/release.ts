@@ -1,11 +1,5 @@
 /** After the version was read back (or the work was discarded as asked): compute goes, the hold ends, the books are closed. */
-import type {
-  Sandbox,
-  SandboxOperation,
-  SandboxRequest,
-  SandboxRequestResult,
-  VersionPointer,
-} from "@agentworlds/crds";
+import type { SandboxOperation, SandboxRequest, SandboxRequestResult, VersionPointer } from "@agentworlds/crds";
 import { isNotFound } from "../../kube/errors.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
@@ -25,7 +19,7 @@ import {
   recordProgress,
   type SandboxStatusPatch,
 } from "../record.ts";
-import { answer, answerEnd } from "../requests.ts";
+import { answer, answerEnd, lastVersion } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
 import type { SandboxScope } from "../scope.ts";
 
@@ -124,10 +118,6 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
 
 const versionOf = ({ version, digest }: SandboxOperation): VersionPointer | undefined =>
   digest === undefined ? undefined : { digest, ...(version === undefined ? {} : { version }) };
-
-/** What the session published before, in this boot or an earlier one. */
-const lastVersion = ({ status }: Sandbox): VersionPointer | undefined =>
-  status?.lastSnapshot && { version: status.lastSnapshot.version, digest: status.lastSnapshot.digest };
 
 /** Fields of a boot that is over. */
 function endedFields(scope: SandboxScope, operation: SandboxOperation | undefined): SandboxStatusPatch {

@@ -1,0 +1,65 @@
+/** The host that keeps a rescue: reached by the record alone, believed only if it is the engine that made the container. */
+import type { WorldRescue } from "@agentworlds/crds";
+import { Terminal } from "../../reconciler/policy.ts";
+import { RegistryError } from "../../registry/errors.ts";
+import type { RuntimeDriver } from "../../runtime/contract.ts";
+import { RuntimeError } from "../../runtime/errors.ts";
+import { repositoryInRegistry } from "../own-repository.ts";
+import type { WorldScope } from "../scope.ts";
+
+/** Neither the container nor a capture of it is on its host any more. */
+export class WorkGone extends Error {
+  override readonly name = "WorkGone";
+}
+
+/** Throws `HostUnreachable`, also for another engine at the host's address: what that one does not have is not lost. */
+export async function hostOf({ dependencies, context }: WorldScope, rescue: WorldRescue): Promise<RuntimeDriver> {
+  const { runtime, host, engine } = rescue;
+  const driver = await dependencies.driverFor(runtime, host, context.signal);
+  const found = engine === undefined ? undefined : await driver.identity(context.signal);
+  if (found === engine) return driver;
+  throw new RuntimeError("HostUnreachable", `${runtime}/${host} is another engine now (${found}, not ${engine})`);
+}
+
+/**
+ * The work stands still and is captured. Repeatable. Throws `WorkGone` only on proof: a container that its own engine does not
+ * have, or that no host of any Runtime has, and no capture.
+ */
+export async function secureWork(scope: WorldScope, rescue: WorldRescue, driver: RuntimeDriver): Promise<void> {
+  const { snapshots, installation } = scope.dependencies;
+  const { signal } = scope.context;
+  const { operation, computeId } = rescue;
+  const { state } = await driver.inspect(computeId, signal);
+  // A host that did not answer when the session ended may have run on.
+  if (state === "Running" || state === "Frozen") await driver.stop(computeId, signal);
+  if (await snapshots.isCaptured({ operation, driver, installation }, signal)) return;
+  if (state === "Absent") return demandElsewhere(scope, rescue);
+  await snapshots.capture({ operation, driver, computeId, repository: repositoryInRegistry(scope) }, signal);
+}
+
+async function demandElsewhere({ dependencies, context }: WorldScope, rescue: WorldRescue): Promise<never> {
+  const { runtime, host, computeId, engine, sandbox } = rescue;
+  const isProven = engine !== undefined || (await dependencies.computeOf(sandbox.uid, context.signal)) === "none";
+  const message = `neither container ${computeId} nor a capture of it is on ${runtime}/${host}`;
+  if (isProven) throw new WorkGone(message);
+  throw new RuntimeError("HostUnreachable", `${message}, and not every host answers`);
+}
+
+/**
+ * Container, capture and the Runtime's record go; the World's record stays for the caller to end. Repeatable. A capture's tag
+ * that the registry does not give up holds nobody up: it goes with the repository.
+ */
+export async function removeWork(scope: WorldScope, rescue: WorldRescue, driver: RuntimeDriver): Promise<void> {
+  const { snapshots, runtimeRescues, log } = scope.dependencies;
+  const { signal } = scope.context;
+  const { operation, computeId, runtime } = rescue;
+  await driver.remove(computeId, signal);
+  try {
+    await snapshots.forget({ operation, driver, repository: repositoryInRegistry(scope) }, signal);
+  } catch (error) {
+    const isMoved = error instanceof Terminal && error.reason === "RegistryMoved";
+    if (!(error instanceof RegistryError) && !isMoved) throw error;
+    log.warn({ err: error, operation }, "the tag of a capture that nobody needs could not be removed");
+  }
+  await runtimeRescues.forget(runtime, operation, signal);
+}
