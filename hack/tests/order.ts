@@ -8,6 +8,7 @@ export const LONGEST = [
   "test/conformance/driver/docker.test.ts",
   "test/integration/e2e/",
   "test/integration/operator/",
+  "test/integration/reconciler/history.test.ts",
   "test/integration/gateway/",
   "test/integration/reconciler/",
   "test/integration/",

@@ -9,6 +9,10 @@ export interface EngineWish {
   signal?: AbortSignal;
 }
 
+/** Why a test of an engine of its own is skipped; `false` where it can be had. */
+export const whyNoOwnEngine = (): string | false =>
+  process.getuid?.() === 0 ? false : "only root can start an engine of its own";
+
 /**
  * A container engine: the shared one where AGENTWORLDS_PARTS names one, else that of DOCKER_HOST or the default socket,
  * else a private dockerd that dispose ends with everything in it. Remove your containers: it may not be yours alone.

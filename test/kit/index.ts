@@ -11,7 +11,7 @@ export {
   type ReachableCluster,
   useCluster,
 } from "./control-plane.ts";
-export { type EngineWish, engine } from "./engine.ts";
+export { type EngineWish, engine, whyNoOwnEngine } from "./engine.ts";
 export { type ActiveRule, type Fault, type FaultProxy, type FaultRule, startFaultProxy } from "./fault-proxy.ts";
 export { type RegistryWish, registry } from "./registry.ts";
 export { type EventuallyOptions, eventually, eventuallyHolds } from "./wait.ts";

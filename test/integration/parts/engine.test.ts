@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { dirname } from "node:path";
 import { test } from "node:test";
 import { callEngine, expectSuccess } from "../../../hack/parts/engine-api.ts";
-import { baseImage, type Engine, engine, eventually, registry } from "../../kit/index.ts";
+import { baseImage, type Engine, engine, eventually, registry, whyNoOwnEngine } from "../../kit/index.ts";
 import { engineState, leftoversOf, nothing, nothingOutside, outsideEngine } from "./leftovers.ts";
 
 const limit = (): AbortSignal => AbortSignal.timeout(60_000);
@@ -22,7 +22,9 @@ async function post(one: Engine, path: string, body: object = {}): Promise<strin
   return expectSuccess(`POST ${path}`, answer);
 }
 
-test("a private engine runs containers on its own network, and takes everything with it when it ends", async () => {
+test("a private engine runs containers on its own network, and takes everything with it when it ends", {
+  skip: whyNoOwnEngine(),
+}, async () => {
   await using own = await engine({ own: true });
   await using place = await registry();
   const directory = directoryOf(own);
@@ -49,7 +51,9 @@ test("a private engine runs containers on its own network, and takes everything 
   assert.deepEqual(await outsideEngine(state, limit()), nothingOutside);
 });
 
-test("two engines run side by side: neither the second's start nor its end takes rules from the first", async () => {
+test("two engines run side by side: neither the second's start nor its end takes rules from the first", {
+  skip: whyNoOwnEngine(),
+}, async () => {
   await using first = await engine({ own: true });
   const state = await engineState(directoryOf(first));
   const rules = (await outsideEngine(state, limit())).rules.toSorted();
@@ -59,7 +63,7 @@ test("two engines run side by side: neither the second's start nor its end takes
   assert.deepEqual((await outsideEngine(state, limit())).rules.toSorted(), rules);
 });
 
-test("containers are apart where their network says so", async () => {
+test("containers are apart where their network says so", { skip: whyNoOwnEngine() }, async () => {
   await using own = await engine({ own: true });
   await using place = await registry();
   await using image = await baseImage("busybox", { engine: own, registry: place });
@@ -86,7 +90,7 @@ test("containers are apart where their network says so", async () => {
   assert.deepEqual(statuses, { friends: 0, strangers: 1 });
 });
 
-test("an engine that is there is used and left alone", async () => {
+test("an engine that is there is used and left alone", { skip: whyNoOwnEngine() }, async () => {
   await using own = await engine({ own: true });
   const before = process.env["DOCKER_HOST"];
   const parts = process.env["AGENTWORLDS_PARTS"];
@@ -106,7 +110,7 @@ test("an engine that is there is used and left alone", async () => {
   }
 });
 
-test("a folder whose daemon was killed can be used again", async () => {
+test("a folder whose daemon was killed can be used again", { skip: whyNoOwnEngine() }, async () => {
   await using own = await engine({ own: true });
   const [daemon] = own.pids();
   assert.ok(daemon !== undefined);
