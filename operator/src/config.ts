@@ -95,7 +95,7 @@ const limitsSchema = z.strictObject({
   rescueAfterSeconds: seconds(600).describe(
     "A session whose end could not be published for this long becomes a rescue: the stopped container is kept for the Runtime's `rescueSeconds`, and the World tries again.",
   ),
-  workers: z.int().min(1).max(256).default(16).describe("Sandboxes worked on at once."),
+  workers: z.int().min(1).max(256).default(16).describe("Sandboxes worked on at once, and as many Worlds."),
   drainSeconds: seconds(20).describe("How long an orderly stop waits for passes that run."),
 });
 

@@ -186,6 +186,8 @@ function makeControllers(
     createController({
       name: "world",
       queue: queues.worlds,
+      // A new leader looks at every World again; a new World must not wait behind all of them.
+      workers: config.limits.workers,
       reconcile: reconcileWorlds({
         installation,
         writer,
