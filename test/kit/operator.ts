@@ -110,12 +110,14 @@ export async function startControllers(
     createKubeClient({ source: { kind: "kubeconfig", path: site.ground.kubeconfigPath } }),
     (client) => client.close(),
   );
-  const registries = undo.adopt(await openRegistries(config, kube, site.signal), (opened) => opened.close());
   const mirrors = createMirrors({ kube, log, metrics: noMetrics });
   const installation = await installationId(
     kube,
     { namespace: config.namespace, wanted: config.installation },
     site.signal,
+  );
+  const registries = undo.adopt(await openRegistries(config, { installation, kube }, site.signal), (opened) =>
+    opened.close(),
   );
   const drivers = undo.adopt(openDrivers(config, { installation, kube, mirrors, log }), (pool) => pool.close());
   const stop = new AbortController();

@@ -28,7 +28,11 @@ export class CredentialsMissing extends Error {
  * Reads the credentials once, so that a wrong setting shows at the start, and again whenever they may have been rotated.
  * Throws `CredentialsMissing`.
  */
-export async function openRegistries(config: Config, kube: KubeClient, signal: AbortSignal): Promise<Registries> {
+export async function openRegistries(
+  config: Config,
+  { installation, kube }: { installation: string; kube: KubeClient },
+  signal: AbortSignal,
+): Promise<Registries> {
   const { url, caFile, prefix, pullAs } = config.registry;
   const host = new URL(url).host;
   const read = async (until: AbortSignal): Promise<RegistryCredentials> => {
@@ -54,7 +58,7 @@ export async function openRegistries(config: Config, kube: KubeClient, signal: A
       policy: {
         ...policy,
         hosts: config.sources.allow ?? [],
-        own: { registries: [host, ...(pullAs === undefined ? [] : [pullAs])], prefix },
+        own: { registries: [host, ...(pullAs === undefined ? [] : [pullAs])], prefix, installation },
       },
     }),
     close: () => client.close(),

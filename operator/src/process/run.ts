@@ -53,7 +53,7 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
   const roles: Role[] = [];
   if (config.role !== "gateway") {
     const { registry, sources } = parts.adopt(
-      await patiently(() => openRegistries(config, kube, stop), { log, stop }),
+      await patiently(() => openRegistries(config, { installation, kube }, stop), { log, stop }),
       (opened) => opened.close(),
     );
     roles.push(

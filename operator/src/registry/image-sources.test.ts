@@ -12,6 +12,7 @@ import { TargetRegistryError } from "./sources.ts";
 
 const signal = AbortSignal.timeout(60_000);
 const json = (value: unknown) => Buffer.from(JSON.stringify(value));
+const ownOf = (host: string) => ({ registries: [host], prefix: "worlds", installation: "i" });
 const layer = Buffer.from("a layer");
 const config = json({ os: "linux", architecture: "amd64", rootfs: { type: "layers", diff_ids: [digestOf(layer)] } });
 const describe = (mediaType: string, bytes: Buffer) => ({ mediaType, digest: digestOf(bytes), size: bytes.length });
@@ -41,7 +42,7 @@ async function copying(harm: { source?: Intercept; target?: Intercept }) {
   const sources = createImageSources({
     target: client,
     logins: async () => parseDockerConfig('{"auths":{}}'),
-    policy: { ...DEVELOPMENT_SOURCES, hosts: [], own: { registries: [new URL(target.url).host], prefix: "worlds" } },
+    policy: { ...DEVELOPMENT_SOURCES, own: ownOf(new URL(target.url).host) },
   });
   const copy = (host: string) =>
     sources.copyInto(`${host}/tools:1`, { repository: "worlds/lab", platform: "linux/amd64" }, signal);
@@ -96,7 +97,7 @@ test("an image in the installation's own registry: refused credentials are the i
   const sources = createImageSources({
     target: client,
     logins: () => assert.fail("the logins of other registries were asked for"),
-    policy: { ...DEVELOPMENT_SOURCES, hosts: [], own: { registries: [host], prefix: "worlds" } },
+    policy: { ...DEVELOPMENT_SOURCES, own: ownOf(host) },
   });
   await assert.rejects(sources.resolve(`${host}/base/tools:1`, "linux/amd64", signal), TargetRegistryError);
   await client.close();

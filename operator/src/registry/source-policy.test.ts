@@ -121,7 +121,7 @@ test("a name is judged by what it resolves to, and a listed name may be private"
 test("the repositories of the installation are no image source, under none of its registry's names", () => {
   const policy: SourcePolicy = {
     ...DEVELOPMENT_SOURCES,
-    own: { registries: ["127.0.0.1:5055", "r.example"], prefix: "worlds" },
+    own: { registries: ["127.0.0.1:5055", "r.example"], prefix: "worlds", installation: "i" },
   };
   const verdicts = [
     "127.0.0.1:5055/worlds/i/ns/w:v1",

@@ -1,4 +1,5 @@
 import { BlockList } from "node:net";
+import { isOwnRepository, type OwnRepositories, readsOwnRepository } from "./own-repositories.ts";
 import type { ImageReference } from "./reference.ts";
 import { canonicalRegistry } from "./reference.ts";
 
@@ -15,8 +16,7 @@ export interface SourcePolicy {
   readonly loopback: "Allowed" | "Listed";
   /** Whether private addresses (RFC 1918, RFC 6598, unique local) may be reached although nobody listed them. */
   readonly private: "Allowed" | "Listed";
-  /** Where this installation keeps its Worlds: never an image source (DESIGN §11). */
-  readonly own?: { readonly registries: readonly string[]; readonly prefix: string };
+  readonly own?: OwnRepositories;
 }
 
 /** Public hosts only: the default in production. */
@@ -36,6 +36,7 @@ export type AddressClass = "public" | "private" | "loopback" | "link-local" | "m
 
 const ALLOWED: SourceVerdict = { kind: "allowed" };
 const refused = (because: string): SourceVerdict => ({ kind: "refused", because });
+const OWN = refused("the repositories of this installation hold Worlds and are no image source");
 
 /** Names that cloud machines give their metadata service. */
 const METADATA_NAMES = new Set([
@@ -49,13 +50,7 @@ const METADATA_NAMES = new Set([
 /** Whether an image may be read as a source at all, before any connection is made. */
 export function judgeReference(policy: SourcePolicy, reference: ImageReference): SourceVerdict {
   const registry = canonicalRegistry(reference.registry);
-  const own = policy.own;
-  if (own?.registries.some((name) => canonicalRegistry(name) === registry)) {
-    const prefix = own.prefix === "" ? "" : `${own.prefix}/`;
-    if (reference.repository.startsWith(prefix)) {
-      return refused("the repositories of this installation hold Worlds and are no image source");
-    }
-  }
+  if (policy.own && isOwnRepository(policy.own, reference)) return OWN;
   return judgeRegistry(policy, new URL(`https://${registry}`));
 }
 
@@ -72,6 +67,7 @@ export function judgeRegistry(policy: SourcePolicy, url: URL): SourceVerdict {
  * is judged again by its addresses; the port may be absent when it is the scheme's own.
  */
 export function judgeUrl(policy: SourcePolicy, url: URL): SourceVerdict {
+  if (policy.own && readsOwnRepository(policy.own, url)) return OWN;
   const hostname = bare(url.hostname);
   if (METADATA_NAMES.has(hostname.replace(/\.$/, ""))) return refused(`${hostname} is a metadata service`);
   return classifyAddress(hostname) === undefined ? ALLOWED : judgeAddress(policy, url, hostname);
