@@ -7,7 +7,7 @@
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { AgentWorlds, type AgentWorldsOptions } from "../sdk/src/index.ts";
+import { AgentWorlds, type AgentWorldsOptions, type Session } from "../sdk/src/index.ts";
 import type { BaseImageName } from "./parts/base-images.ts";
 import { runCommandLine } from "./parts/command-line.ts";
 import { partDirectory } from "./parts/directory.ts";
@@ -120,6 +120,8 @@ async function withEverything(narrator: Narrator, signals: { signal: AbortSignal
       signal,
     }),
   );
+  // Before the operator ends: also after Ctrl-C and failures nothing may stay in somebody's cluster.
+  if (cluster !== undefined) undo.use(cluster.objects());
   const direct = cluster && (await directAccess(cluster, { port: operator.gatewayPort, kubectl, signal }));
   narrator.say(await kubectl("api-resources", "--categories=agentworlds"));
   try {
@@ -175,11 +177,13 @@ async function tell(story: Story, access: AgentWorldsOptions): Promise<{ version
     agent: { id: "demo-agent", conversation: "c-1" },
     signal,
   });
-  await first.exec(
-    "printf '#!/bin/sh\\necho hello from $(cat /srv/name)\\n' > /usr/local/bin/greet && chmod 755 /usr/local/bin/greet",
+  await shell(
+    first,
+    "mkdir -p /usr/local/bin /srv && printf '#!/bin/sh\\necho hello from $(cat /srv/name)\\n' > /usr/local/bin/greet",
   );
+  await shell(first, "chmod 755 /usr/local/bin/greet");
   await first.writeFile("/srv/name", "a World that persists");
-  narrator.say(`$ greet\n${(await first.exec("greet")).stdout}`);
+  narrator.say(`$ greet\n${await shell(first, "greet")}`);
   narrator.say(await kubectl("get", "worlds,sandboxes"));
 
   narrator.step("A touch moves the deadline; then it passes");
@@ -193,7 +197,7 @@ async function tell(story: Story, access: AgentWorldsOptions): Promise<{ version
 
   narrator.step("A new session boots from it and finds the work");
   await using second = await worlds.sandboxes.create({ world: "hello", name: "second", ttlSeconds: 60, signal });
-  const greeting = (await second.exec("greet")).stdout;
+  const greeting = await shell(second, "greet");
   narrator.say(`$ greet\n${greeting}`);
   if (!greeting.includes("hello from a World that persists")) throw new PartFailed("demo", "the work was not there");
   const closed = await second.close();
@@ -206,6 +210,13 @@ async function tell(story: Story, access: AgentWorldsOptions): Promise<{ version
     throw new PartFailed("demo", "docker run did not find the work");
 
   return { version, digest };
+}
+
+/** Runs a command of the story and returns what it printed. */
+async function shell(session: Session, command: string): Promise<string> {
+  const { exitCode, stdout, stderr } = await session.exec(command);
+  if (exitCode === 0) return stdout;
+  throw new PartFailed("demo", `\`${command}\` ended with ${exitCode}: ${stderr.trim()}`);
 }
 
 /** The examples as they are in the repository; only the engine's address, and an image that cannot be made, are this machine's. */

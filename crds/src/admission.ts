@@ -89,88 +89,72 @@ function stampPolicy(): SchemaNode[] {
   ];
 }
 
+/** A policy that refuses what its validations do not allow, and what binds it to every request. */
+const denying = (name: string, spec: SchemaNode): SchemaNode[] => [
+  {
+    apiVersion: ADMISSION,
+    kind: "ValidatingAdmissionPolicy",
+    metadata: metadata(name),
+    spec: { failurePolicy: "Fail", ...spec },
+  },
+  binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
+];
+
 /**
  * Behind the stamp: an object that nobody stamped is refused, because nothing could be held against its creator. Where the
  * stamp is missing, its text is in the refusal: whoever states truly who they are needs no gateway.
  */
 function stampIsTherePolicy(): SchemaNode[] {
   const name = `created-by-is-there.${GROUP}`;
-  return [
-    {
-      apiVersion: ADMISSION,
-      kind: "ValidatingAdmissionPolicy",
-      metadata: metadata(name),
-      spec: {
-        failurePolicy: "Fail",
-        matchConstraints: resources(["CREATE"], STAMPED_RESOURCES),
-        matchConditions: [{ name: "is-not-stamped", expression: `!${stampOf("object")}.hasValue()` }],
-        variables: CREATOR_VARIABLES,
-        validations: [
-          {
-            expression: "false",
-            messageExpression: [
-              `'nothing stamped who creates this: below Kubernetes 1.36 a gateway of Agent Worlds does, and none is registered; '`,
-              `+ 'try again when one serves, or set the annotation ${CREATED_BY} to ' + variables.creator`,
-            ].join("\n"),
-            message: `nothing stamped who creates this: the annotation ${CREATED_BY} is missing`,
-            reason: "Forbidden",
-          },
-        ],
+  return denying(name, {
+    matchConstraints: resources(["CREATE"], STAMPED_RESOURCES),
+    matchConditions: [{ name: "is-not-stamped", expression: `!${stampOf("object")}.hasValue()` }],
+    variables: CREATOR_VARIABLES,
+    validations: [
+      {
+        expression: "false",
+        messageExpression: [
+          `'nothing stamped who creates this: below Kubernetes 1.36 a gateway of Agent Worlds does, and none is registered; '`,
+          `+ 'try again when one serves, or set the annotation ${CREATED_BY} to ' + variables.creator`,
+        ].join("\n"),
+        message: `nothing stamped who creates this: the annotation ${CREATED_BY} is missing`,
+        reason: "Forbidden",
       },
-    },
-    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
-  ];
+    ],
+  });
 }
 
 /** Behind the stamp: one that the client sends must be true. Mutation comes first, so where something stamps it always is. */
 function stampIsTruePolicy(): SchemaNode[] {
   const name = `created-by-is-true.${GROUP}`;
-  return [
-    {
-      apiVersion: ADMISSION,
-      kind: "ValidatingAdmissionPolicy",
-      metadata: metadata(name),
-      spec: {
-        failurePolicy: "Fail",
-        matchConstraints: resources(["CREATE"], STAMPED_RESOURCES),
-        matchConditions: [{ name: "is-stamped", expression: `${stampOf("object")}.hasValue()` }],
-        variables: CREATOR_VARIABLES,
-        validations: [
-          {
-            expression: `${stampOf("object")}.orValue('') == variables.creator`,
-            message: `the annotation ${CREATED_BY} names the creator, and that is whoever sends the request: leave it out`,
-            reason: "Forbidden",
-          },
-        ],
+  return denying(name, {
+    matchConstraints: resources(["CREATE"], STAMPED_RESOURCES),
+    matchConditions: [{ name: "is-stamped", expression: `${stampOf("object")}.hasValue()` }],
+    variables: CREATOR_VARIABLES,
+    validations: [
+      {
+        expression: `${stampOf("object")}.orValue('') == variables.creator`,
+        message: `the annotation ${CREATED_BY} names the creator, and that is whoever sends the request: leave it out`,
+        reason: "Forbidden",
       },
-    },
-    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
-  ];
+    ],
+  });
 }
 
 /** Behind the stamp: where no mutation puts it back, a change is refused. */
 function stampIsKeptPolicy(): SchemaNode[] {
   const name = `created-by-is-kept.${GROUP}`;
-  return [
-    {
-      apiVersion: ADMISSION,
-      kind: "ValidatingAdmissionPolicy",
-      metadata: metadata(name),
-      spec: {
-        failurePolicy: "Fail",
-        matchConstraints: resources(["UPDATE"], STAMPED_RESOURCES),
-        matchConditions: [{ name: "stamp-changes", expression: STAMP_CHANGES }],
-        validations: [
-          {
-            expression: "false",
-            message: `the annotation ${CREATED_BY} names the creator and cannot be set, changed or removed`,
-            reason: "Forbidden",
-          },
-        ],
+  return denying(name, {
+    matchConstraints: resources(["UPDATE"], STAMPED_RESOURCES),
+    matchConditions: [{ name: "stamp-changes", expression: STAMP_CHANGES }],
+    validations: [
+      {
+        expression: "false",
+        message: `the annotation ${CREATED_BY} names the creator and cannot be set, changed or removed`,
+        reason: "Forbidden",
       },
-    },
-    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
-  ];
+    ],
+  });
 }
 
 /** Who makes another version head needs a right of its own: the one to `adopt`, beside the right to write the World. */
@@ -178,77 +162,59 @@ function adoptionPolicy(): SchemaNode[] {
   const name = `adopt-head.${GROUP}`;
   const wish = (object: string): string => `${object}.metadata.?annotations[?${celString(ADOPT_HEAD)}]`;
   const right = `authorizer.group('sessions.${GROUP}').resource('worlds').subresource('adopt').namespace(request.namespace).name(request.name)`;
-  return [
-    {
-      apiVersion: ADMISSION,
-      kind: "ValidatingAdmissionPolicy",
-      metadata: metadata(name),
-      spec: {
-        failurePolicy: "Fail",
-        matchConstraints: resources(["CREATE", "UPDATE"], ["worlds"]),
-        matchConditions: [
-          {
-            name: "adoption-is-wished",
-            expression: `${wish("object")}.hasValue() && (request.operation == 'CREATE' || ${wish("object")} != ${wish("oldObject")})`,
-          },
-        ],
-        validations: [
-          {
-            expression: `${right}.check('create').allowed()`,
-            messageExpression: `'the annotation ${ADOPT_HEAD} makes another version head, which ' + request.userInfo.username + ' may not do: create on worlds.sessions.${GROUP}/adopt is needed'`,
-            message: `the annotation ${ADOPT_HEAD} makes another version head, which you may not do`,
-            reason: "Forbidden",
-          },
-        ],
+  return denying(name, {
+    matchConstraints: resources(["CREATE", "UPDATE"], ["worlds"]),
+    matchConditions: [
+      {
+        name: "adoption-is-wished",
+        expression: `${wish("object")}.hasValue() && (request.operation == 'CREATE' || ${wish("object")} != ${wish("oldObject")})`,
       },
-    },
-    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
-  ];
+    ],
+    validations: [
+      {
+        expression: `${right}.check('create').allowed()`,
+        messageExpression: `'the annotation ${ADOPT_HEAD} makes another version head, which ' + request.userInfo.username + ' may not do: create on worlds.sessions.${GROUP}/adopt is needed'`,
+        message: `the annotation ${ADOPT_HEAD} makes another version head, which you may not do`,
+        reason: "Forbidden",
+      },
+    ],
+  });
 }
 
 /** Whoever sets the environment must be able to read every Secret in it: otherwise a Sandbox would read for them. */
 function secretsPolicy(): SchemaNode[] {
   const name = `environment-secrets.${GROUP}`;
   const positions = Array.from({ length: 64 }, (_, index) => index).join(", ");
-  return [
-    {
-      apiVersion: ADMISSION,
-      kind: "ValidatingAdmissionPolicy",
-      metadata: metadata(name),
-      spec: {
-        failurePolicy: "Fail",
-        matchConstraints: resources(["CREATE", "UPDATE"], ["sandboxes"]),
-        matchConditions: [
-          {
-            name: "environment-changes",
-            expression:
-              "has(object.spec.env) && (request.operation == 'CREATE' || object.spec.?env != oldObject.spec.?env)",
-          },
-        ],
-        variables: [
-          {
-            name: "named",
-            expression:
-              "object.spec.env.filter(variable, has(variable.secretKeyRef)).map(variable, variable.secretKeyRef.name)",
-          },
-          {
-            // Kubernetes 1.31 has no distinct(): the positions at which a name stands for the first time.
-            name: "secrets",
-            expression: `[${positions}].filter(i, i < variables.named.size() && variables.named.indexOf(variables.named[i]) == i).map(i, variables.named[i])`,
-          },
-        ],
-        validations: [
-          {
-            expression: `variables.secrets.size() <= ${ENVIRONMENT_SECRETS_MAX}`,
-            message: `spec.env may take values from at most ${ENVIRONMENT_SECRETS_MAX} Secrets`,
-            reason: "Invalid",
-          },
-          ...Array.from({ length: ENVIRONMENT_SECRETS_MAX }, (_, index) => secretIsReadable(index)),
-        ],
+  return denying(name, {
+    matchConstraints: resources(["CREATE", "UPDATE"], ["sandboxes"]),
+    matchConditions: [
+      {
+        name: "environment-changes",
+        expression:
+          "has(object.spec.env) && (request.operation == 'CREATE' || object.spec.?env != oldObject.spec.?env)",
       },
-    },
-    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
-  ];
+    ],
+    variables: [
+      {
+        name: "named",
+        expression:
+          "object.spec.env.filter(variable, has(variable.secretKeyRef)).map(variable, variable.secretKeyRef.name)",
+      },
+      {
+        // Kubernetes 1.31 has no distinct(): the positions at which a name stands for the first time.
+        name: "secrets",
+        expression: `[${positions}].filter(i, i < variables.named.size() && variables.named.indexOf(variables.named[i]) == i).map(i, variables.named[i])`,
+      },
+    ],
+    validations: [
+      {
+        expression: `variables.secrets.size() <= ${ENVIRONMENT_SECRETS_MAX}`,
+        message: `spec.env may take values from at most ${ENVIRONMENT_SECRETS_MAX} Secrets`,
+        reason: "Invalid",
+      },
+      ...Array.from({ length: ENVIRONMENT_SECRETS_MAX }, (_, index) => secretIsReadable(index)),
+    ],
+  });
 }
 
 /** One validation per Secret: an authorisation check costs 350 000 of the 1 000 000 that one expression may cost. */
@@ -268,34 +234,25 @@ function secretIsReadable(index: number): SchemaNode {
  */
 function usedHostsPolicy(): SchemaNode[] {
   const name = `used-hosts.${GROUP}`;
-  return [
-    {
-      apiVersion: ADMISSION,
-      kind: "ValidatingAdmissionPolicy",
-      metadata: metadata(name),
-      spec: {
-        failurePolicy: "Fail",
-        matchConstraints: resources(["UPDATE"], ["runtimes"]),
-        matchConditions: [{ name: "hosts-change", expression: "object.spec.?docker != oldObject.spec.?docker" }],
-        variables: [
-          { name: "named", expression: "has(object.spec.docker) ? object.spec.docker.hosts.map(host, host.name) : []" },
-          {
-            name: "missing",
-            expression:
-              "has(oldObject.status) && has(oldObject.status.hosts) ? oldObject.status.hosts.filter(host, host.used > 0 && !(host.name in variables.named)).map(host, host.name) : []",
-          },
-        ],
-        validations: [
-          {
-            expression: "variables.missing.size() == 0",
-            messageExpression:
-              "'spec.docker.hosts: hosts in use cannot be removed: ' + variables.missing.join(', ') + '; cordon the Runtime and wait until its sessions have ended'",
-            message: "spec.docker.hosts: hosts in use cannot be removed",
-            reason: "Invalid",
-          },
-        ],
+  return denying(name, {
+    matchConstraints: resources(["UPDATE"], ["runtimes"]),
+    matchConditions: [{ name: "hosts-change", expression: "object.spec.?docker != oldObject.spec.?docker" }],
+    variables: [
+      { name: "named", expression: "has(object.spec.docker) ? object.spec.docker.hosts.map(host, host.name) : []" },
+      {
+        name: "missing",
+        expression:
+          "has(oldObject.status) && has(oldObject.status.hosts) ? oldObject.status.hosts.filter(host, host.used > 0 && !(host.name in variables.named)).map(host, host.name) : []",
       },
-    },
-    binding("ValidatingAdmissionPolicyBinding", name, { validationActions: ["Deny"] }),
-  ];
+    ],
+    validations: [
+      {
+        expression: "variables.missing.size() == 0",
+        messageExpression:
+          "'spec.docker.hosts: hosts in use cannot be removed: ' + variables.missing.join(', ') + '; cordon the Runtime and wait until its sessions have ended'",
+        message: "spec.docker.hosts: hosts in use cannot be removed",
+        reason: "Invalid",
+      },
+    ],
+  });
 }

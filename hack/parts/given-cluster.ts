@@ -7,9 +7,12 @@ export interface GivenCluster extends AsyncDisposable {
   readonly kubeconfigPath: string;
   /** Bearer token of a ServiceAccount of the demo: the gateway's direct endpoint takes tokens only. */
   token(signal: AbortSignal): Promise<string>;
+  /** Deletes on dispose, in order, what the demo made of our kinds; the operator must run then. */
+  objects(): AsyncDisposable;
 }
 
 const DEMO = "agent-worlds-demo";
+const KINDS = ["sandboxes", "worlds", "runtimes"].map((plural) => `${plural}.agentworlds.dev`);
 
 /** The cluster that env KUBECONFIG names; undefined when it names none. */
 export const givenKubeconfig = (): string | undefined => {
@@ -45,13 +48,54 @@ export async function useGivenCluster(kubeconfigPath: string, signal: AbortSigna
       await kubectl(["create", "clusterrolebinding", DEMO, "--clusterrole=cluster-admin", account], within);
       return (await kubectl(["-n", OPERATOR_NAMESPACE, "create", "token", DEMO, "--duration=1h"], within)).trim();
     },
+    objects: () => ({
+      async [Symbol.asyncDispose]() {
+        const words = [
+          "kubectl",
+          "--kubeconfig",
+          kubeconfigPath,
+          "delete",
+          KINDS.join(","),
+          "--all",
+          "-A",
+          "--timeout=60s",
+        ];
+        // What does not go in order is forced when the operator has ended.
+        await attempt(words, { signal: AbortSignal.timeout(90_000) });
+      },
+    }),
     async [Symbol.asyncDispose]() {
-      const within = AbortSignal.timeout(120_000);
+      const within = AbortSignal.timeout(180_000);
       const gone = ["--ignore-not-found", "--timeout=60s"];
-      await kubectl(["delete", "clusterrolebinding", DEMO, ...gone], within);
-      const { files } = await manifestsFor(kubeconfigPath, within);
-      await kubectl(["delete", ...files, ...gone], within);
-      await kubectl(["delete", "namespace", OPERATOR_NAMESPACE, ...gone], within);
+      // Whatever one of them fails with, the others are tried; the last named is the first done.
+      await using undo = new AsyncDisposableStack();
+      undo.defer(async () => void (await kubectl(["delete", "namespace", OPERATOR_NAMESPACE, ...gone], within)));
+      undo.defer(async () => {
+        const { files } = await manifestsFor(kubeconfigPath, within);
+        await kubectl(["delete", ...files, ...gone], within);
+      });
+      undo.defer(() => forceObjects(kubeconfigPath, within));
+      undo.defer(async () => void (await kubectl(["delete", "clusterrolebinding", DEMO, ...gone], within)));
     },
   };
+}
+
+/** Nobody is left who would drop their finalizers, and with one of them the CRDs would never go. All of them are the demo's. */
+async function forceObjects(kubeconfigPath: string, signal: AbortSignal): Promise<void> {
+  const kubectl = (...words: string[]) => attempt(["kubectl", "--kubeconfig", kubeconfigPath, ...words], { signal });
+  for (const kind of KINDS) {
+    const path = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {end}";
+    // No answer: the CRD was never installed.
+    const { stdout } = await kubectl("get", kind, "-A", "-o", path);
+    for (const [namespace = "", name = ""] of stdout
+      .trim()
+      .split(" ")
+      .map((item) => item.split("/"))) {
+      if (name === "") continue;
+      const at = namespace === "" ? [] : ["-n", namespace];
+      process.stderr.write(`${kind} ${name} did not go by itself: it is removed by force\n`);
+      await kubectl(...at, "delete", kind, name, "--wait=false", "--ignore-not-found");
+      await kubectl(...at, "patch", kind, name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}');
+    }
+  }
 }
