@@ -61,6 +61,7 @@ test("each stage is written before the next begins, and compute goes last", asyn
   await asleep(parts);
   assert.deepEqual(traceOf(parts).slice(before), [
     "Intended",
+    "forgetCommit", // of an earlier try, which there was not
     "freeze",
     "Frozen",
     "commit",
@@ -87,7 +88,17 @@ test("each stage is written before the next begins, and compute goes last", asyn
 
 const STAGES = ["Intended", "Frozen", "Captured", "Uploaded", "Manifested", "Verified", "Committed"] as const;
 const ofNewerOperator = (stage: unknown) => stage as SandboxOperation["stage"];
-const EFFECTS = ["freeze", "commit", "push", "patch World status", "put manifest", "tag v1", "forgetCommit", "remove"];
+const EFFECTS = [
+  "forgetCommit",
+  "freeze",
+  "commit",
+  "push",
+  "patch World status",
+  "put manifest",
+  "tag v1",
+  "delete manifest",
+  "remove",
+];
 
 for (const effect of EFFECTS) {
   test(`whichever stage stands there after ${effect}, true or not, the work becomes one version`, async () => {

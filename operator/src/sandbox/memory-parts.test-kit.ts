@@ -190,6 +190,7 @@ export async function memoryParts(options: {
     sandboxes,
     failures,
     genesis,
+    dependencies,
     pass,
     sandbox: () => sandboxes.peek(REF),
     world(): World {

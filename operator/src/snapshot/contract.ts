@@ -33,6 +33,8 @@ export interface SnapshotMechanism {
   upload(request: CaptureRequest, signal: AbortSignal): Promise<UploadedCapture>;
   /** What an earlier try of this operation has brought into the repository whole; undefined when there is none. */
   uploaded(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<UploadedCapture | undefined>;
+  /** Drops what an earlier try captured on the host, so that the next capture is of the tree as it stands then. */
+  forgetCapture(capture: Pick<CaptureRequest, "operation" | "driver">, signal: AbortSignal): Promise<void>;
   /** Drops what `capture` and `upload` left behind for this operation. Nothing left is a success. */
   forget(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<void>;
 }

@@ -45,8 +45,12 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
       }
     },
 
+    async forgetCapture({ operation, driver }, signal) {
+      await driver.forgetCommit(captureName(operation), signal);
+    },
+
     async forget(request, signal) {
-      await request.driver.forgetCommit(captureName(request.operation), signal);
+      await this.forgetCapture(request, signal);
       try {
         const pushed = await registry.client.getManifest(request.repository, captureTag(request.operation), signal);
         await registry.client.deleteManifest(request.repository, pushed.digest, signal);

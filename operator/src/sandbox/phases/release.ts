@@ -34,6 +34,9 @@ export async function release(scope: SandboxScope): Promise<PhaseResult> {
   if (operation?.stage !== "Committed" && operation?.stage !== "Discarded") return CONTINUE;
   // What is left of an operation of a boot that has ended says nothing about the next one.
   if (!scope.sandbox.status?.compute) return CONTINUE;
+  if (!scope.driver) {
+    throw new Waiting("HostUnreachable", { message: scope.hostProblem ?? "the host is not known", afterMs: 10_000 });
+  }
   await demandSameBoot(scope);
   if (operation.stage === "Discarded" && operation.outcome !== "Discard") {
     // Nobody asked for that: a stage alone throws no work away.
@@ -49,7 +52,7 @@ export async function release(scope: SandboxScope): Promise<PhaseResult> {
     return CONTINUE;
   }
   const compute = scope.sandbox.status?.compute;
-  if (compute && scope.driver) await scope.driver.remove(compute.id, scope.context.signal);
+  if (compute) await scope.driver.remove(compute.id, scope.context.signal);
   await recordEnd(scope, operation);
   scope.goal = { kind: scope.sandbox.status?.closed ? "finished" : "asleep" };
   return CONTINUE;

@@ -1,0 +1,26 @@
+/** A snapshot that failed and is tried again: what it publishes is the tree of the freeze before it (DESIGN §4.7). */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isTrue } from "../reconciler/conditions.ts";
+import { RuntimeError } from "../runtime/errors.ts";
+import { memoryParts } from "./memory-parts.test-kit.ts";
+
+test("a retry after a commit whose answer was lost captures anew: the session has worked on in between", async () => {
+  const parts = await memoryParts({});
+  await parts.until("Ready", () => isTrue(parts.sandbox()?.status.conditions, "Ready"));
+  parts.work("one");
+  parts.ask("Snapshot", "save");
+  const { commit } = parts.host.driver;
+  let isLost = true;
+  parts.host.driver.commit = async (...call) => {
+    const committed = await commit(...call);
+    if (!isLost) return committed;
+    isLost = false;
+    throw new RuntimeError("HostUnreachable", "the answer was lost");
+  };
+  await parts.until("failed once", () => parts.sandbox()?.status.operation?.attempts === 1);
+  parts.work("two");
+  await parts.until("answered", () => parts.sandbox()?.status.requests?.[0]?.result !== undefined);
+  assert.equal(parts.sandbox()?.status.requests?.[0]?.result?.outcome, "Succeeded");
+  assert.deepEqual(parts.host.worked(parts.world().status.head?.digest ?? ""), ["base", "one", "two"]);
+});
