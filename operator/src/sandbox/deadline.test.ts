@@ -6,6 +6,7 @@ import {
   type DeadlineVerdict,
   isToBeRescued,
   judgeDeadline,
+  mendDeadline,
   sessionDurations,
   snapshotBackoffMs,
   startDeadline,
@@ -21,10 +22,16 @@ const cases: [name: string, given: Deadline, now: number, want: DeadlineVerdict]
     { kind: "notStarted" },
   ],
   [
-    "a lifetime without a deadline has not started either",
+    "a deadline that was lost: before the end of its life nothing is known",
     { ...deadline, expiresAt: undefined },
-    9_999,
+    4_999,
     { kind: "notStarted" },
+  ],
+  [
+    "a deadline that was lost outlives no lifetime",
+    { ...deadline, expiresAt: undefined },
+    5_000,
+    { kind: "expired", by: "lifetime" },
   ],
   ["before the deadline it lives, and says when to look again", deadline, 100, { kind: "alive", wakeInMs: 800 }],
   ["one millisecond before the deadline it lives", deadline, 899, { kind: "alive", wakeInMs: 1 }],
@@ -89,6 +96,31 @@ test("a boot's deadline never lies beyond its lifetime, and both count from Read
     ),
   );
 });
+
+const SESSION = { ttlMs: 900, maxLifetimeMs: 5_000 };
+const lost: [name: string, given: Deadline, want: Required<Deadline> | undefined][] = [
+  ["nothing is lost", { expiresAt: 1_000, lifetimeEndsAt: 1_500 }, undefined],
+  ["both: the clock starts anew", { expiresAt: undefined, lifetimeEndsAt: undefined }, startDeadline(SESSION, 100)],
+  [
+    "the deadline: a whole ttl, within the lifetime that stands",
+    { expiresAt: undefined, lifetimeEndsAt: 400 },
+    { expiresAt: 400, lifetimeEndsAt: 400 },
+  ],
+  [
+    "the lifetime: the deadline stands",
+    { expiresAt: 300, lifetimeEndsAt: undefined },
+    { expiresAt: 300, lifetimeEndsAt: 5_100 },
+  ],
+  [
+    "the lifetime, after the times were changed: a deadline that was promised is not cut",
+    { expiresAt: 9_000, lifetimeEndsAt: undefined },
+    { expiresAt: 9_000, lifetimeEndsAt: 9_000 },
+  ],
+];
+for (const [name, given, want] of lost) {
+  test(`times that a running session has lost: ${name}`, () =>
+    assert.deepEqual(mendDeadline(given, SESSION, 100), want));
+}
 
 type Wish = Parameters<typeof sessionDurations>[0];
 const durations: [name: string, sandbox: Wish, world: Wish | undefined, ttlMs: number, maxLifetimeMs: number][] = [

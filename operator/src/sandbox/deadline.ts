@@ -18,8 +18,8 @@ export type DeadlineVerdict =
 
 export function judgeDeadline(deadline: Deadline, now: number): DeadlineVerdict {
   const { expiresAt, lifetimeEndsAt } = deadline;
-  if (expiresAt === undefined) return { kind: "notStarted" };
   if (lifetimeEndsAt !== undefined && now >= lifetimeEndsAt) return { kind: "expired", by: "lifetime" };
+  if (expiresAt === undefined) return { kind: "notStarted" };
   if (now >= expiresAt) return { kind: "expired", by: "deadline" };
   return { kind: "alive", wakeInMs: Math.min(expiresAt, lifetimeEndsAt ?? expiresAt) - now };
 }
@@ -31,6 +31,21 @@ export function startDeadline(
 ): { expiresAt: number; lifetimeEndsAt: number } {
   const lifetimeEndsAt = now + session.maxLifetimeMs;
   return { expiresAt: Math.min(now + session.ttlMs, lifetimeEndsAt), lifetimeEndsAt };
+}
+
+/**
+ * The deadlines of a Ready session that has lost one or both of them (`status` was edited by hand, or restored): what is lost
+ * begins anew, what is there stands, and nothing ends earlier than it was to. Undefined: nothing is lost.
+ */
+export function mendDeadline(
+  { expiresAt, lifetimeEndsAt }: Deadline,
+  session: { ttlMs: number; maxLifetimeMs: number },
+  now: number,
+): { expiresAt: number; lifetimeEndsAt: number } | undefined {
+  if (expiresAt !== undefined && lifetimeEndsAt !== undefined) return undefined;
+  const anew = startDeadline(session, now);
+  const end = lifetimeEndsAt ?? Math.max(anew.lifetimeEndsAt, expiresAt ?? 0);
+  return { expiresAt: expiresAt ?? Math.min(now + session.ttlMs, end), lifetimeEndsAt: end };
 }
 
 /** Time to live and longest life of a session: the Sandbox's wish, else the World's, else the defaults of DESIGN §3. */

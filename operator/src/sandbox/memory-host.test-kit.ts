@@ -3,7 +3,7 @@
  * entry.
  */
 import { type Descriptor, type Digest, MEDIA_TYPES } from "../registry/contract.ts";
-import type { ComputeOwner, ObservedCompute, RuntimeDriver } from "../runtime/contract.ts";
+import type { ComputeOwner, ComputeSpec, ObservedCompute, RuntimeDriver } from "../runtime/contract.ts";
 import { computeName } from "../runtime/contract.ts";
 import { RuntimeError } from "../runtime/errors.ts";
 import { digestOf } from "../snapshot/image-config.ts";
@@ -34,6 +34,8 @@ export class MemoryHost {
   readonly registry: MemoryRegistry;
   /** The engine answers every freeze with an error. */
   refusesFreeze = false;
+  /** What is made ends before it can be talked to. */
+  endsAtOnce = false;
   /** Containers run, and their helper does not answer. */
   isDumb = false;
   readonly driver: RuntimeDriver;
@@ -84,9 +86,8 @@ export class MemoryHost {
       create: (spec) =>
         effects.write("create", async () => {
           const id = computeName(spec.owner);
-          const known = this.containers.get(id);
-          const work = known ? known.work : this.worked(spec.image.split("@")[1] ?? "");
-          this.containers.set(id, { owner: spec.owner, state: "Running", work, image: spec.image });
+          // One that is there is adopted as it is, also when it has ended: no driver starts it again.
+          if (!this.containers.has(id)) this.containers.set(id, this.#made(spec));
           return id;
         }),
       freeze: (id) =>
@@ -112,6 +113,12 @@ export class MemoryHost {
   worked(digest: string): string[] {
     const manifest = JSON.parse(new TextDecoder().decode(this.registry.manifests.get(digest)));
     return manifest.layers.map((layer: Descriptor) => new TextDecoder().decode(this.registry.blobs.get(layer.digest)));
+  }
+
+  #made(spec: ComputeSpec): Container {
+    const work = this.worked(spec.image.split("@")[1] ?? "");
+    const state = this.endsAtOnce ? "Exited" : "Running";
+    return { owner: spec.owner, state, work, image: spec.image };
   }
 
   #inspect(id: string): ObservedCompute {

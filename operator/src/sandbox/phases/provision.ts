@@ -3,40 +3,90 @@ import { quantityToBytes, quantityToCpus } from "@agentworlds/crds";
 import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
-import type { ComputeSpec } from "../../runtime/contract.ts";
+import type { ComputeSpec, ObservedCompute, RuntimeDriver } from "../../runtime/contract.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
-import { sessionDurations, startDeadline } from "../deadline.ts";
-import { recordProgress } from "../record.ts";
+import { mendDeadline, sessionDurations, startDeadline } from "../deadline.ts";
+import { epoch } from "../judge.ts";
+import { BootOvertaken, demandSameBoot, recordProgress } from "../record.ts";
 import type { SandboxScope } from "../scope.ts";
 
 /** Pulls, makes and starts the container of this boot, or adopts what an earlier try made. */
 export async function provision(scope: SandboxScope): Promise<PhaseResult> {
   const compute = scope.sandbox.status?.compute;
   if (scope.goal.kind !== "run" || !compute) return CONTINUE;
-  if (compute.provisionedAt !== undefined) return thawLeftover(scope);
+  if (compute.provisionedAt !== undefined) {
+    await mendClock(scope);
+    return thawLeftover(scope);
+  }
   const { driverFor } = scope.dependencies;
   const { signal } = scope.context;
   const engine = await explainRuntimeErrors(async () => {
     scope.driver = await driverFor(compute.runtime, compute.host, signal);
     const spec = computeSpec(scope);
     await scope.driver.pull(spec.image, spec.pullCredentials, signal);
-    await scope.driver.create(spec, signal);
+    await bringUp(scope, { driver: scope.driver, spec });
     return scope.driver.identity(signal);
   });
   await startClock(scope, { boot: compute.boot, engine });
   return CONTINUE;
 }
 
+/**
+ * Ready is what the host says after the create, not the create's return: the container of an earlier try may have ended or been
+ * frozen by hand. Once per pass, such a one is thawed, or made anew; a container that does not stay up is told by name.
+ */
+async function bringUp(scope: SandboxScope, { driver, spec }: { driver: RuntimeDriver; spec: ComputeSpec }) {
+  const { signal } = scope.context;
+  const id = await driver.create(spec, signal);
+  scope.observed = await driver.inspect(id, signal);
+  if (scope.observed.state === "Running") return;
+  if (scope.observed.state === "Frozen") await driver.thaw(id, signal);
+  if (scope.observed.state === "Exited") {
+    await demandNeverReady(scope);
+    await driver.remove(id, signal);
+  }
+  await driver.create(spec, signal);
+  scope.observed = await driver.inspect(id, signal);
+  if (scope.observed.state === "Running") return;
+  throw new RuntimeError("HostRefused", `container ${id} does not stay up: it is ${describe(scope.observed)}`);
+}
+
+/** Nothing ran in a container that was never Ready. The cache may not show yet that this one was. */
+async function demandNeverReady(scope: SandboxScope): Promise<void> {
+  await demandSameBoot(scope);
+  const { compute, expiresAt } = scope.sandbox.status;
+  if (compute?.provisionedAt === undefined && expiresAt === undefined) return;
+  throw new BootOvertaken(`boot ${compute?.boot} has been Ready: its container is not made anew`);
+}
+
+function describe(observed: ObservedCompute): string {
+  if (observed.state !== "Exited") return observed.state;
+  return `Exited with code ${observed.exitCode}${observed.outOfMemory ? ", out of memory" : ""}`;
+}
+
 /** The clock of a boot that is Ready now. */
 export function startedClock(scope: SandboxScope) {
   const now = scope.context.clock.now();
-  const wished = scope.sandbox.status?.compute?.ttlSeconds;
-  const durations = sessionDurations(
-    { ...scope.sandbox.spec, ...(wished === undefined ? {} : { ttlSeconds: wished }) },
-    scope.world?.spec.session,
+  return { ...isoTimes(startDeadline(durationsOf(scope), now)), lastActivityAt: iso(now) };
+}
+
+/** Without its times a session would never end. */
+async function mendClock(scope: SandboxScope): Promise<void> {
+  const boot = scope.sandbox.status?.compute?.boot;
+  await recordProgress(scope, ({ status }) => {
+    if (status?.compute?.boot !== boot) return undefined;
+    const known = { expiresAt: epoch(status?.expiresAt), lifetimeEndsAt: epoch(status?.lifetimeEndsAt) };
+    const mended = mendDeadline(known, durationsOf(scope), scope.context.clock.now());
+    return mended && isoTimes(mended);
+  });
+}
+
+function durationsOf({ sandbox, world }: SandboxScope) {
+  const wished = sandbox.status?.compute?.ttlSeconds;
+  return sessionDurations(
+    { ...sandbox.spec, ...(wished === undefined ? {} : { ttlSeconds: wished }) },
+    world?.spec.session,
   );
-  const { expiresAt, lifetimeEndsAt } = startDeadline(durations, now);
-  return { expiresAt: iso(expiresAt), lifetimeEndsAt: iso(lifetimeEndsAt), lastActivityAt: iso(now) };
 }
 
 /** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
@@ -151,5 +201,10 @@ export async function explainRuntimeErrors<R>(call: () => Promise<R>): Promise<R
     }
   }
 }
+
+const isoTimes = (times: { expiresAt: number; lifetimeEndsAt: number }) => ({
+  expiresAt: iso(times.expiresAt),
+  lifetimeEndsAt: iso(times.lifetimeEndsAt),
+});
 
 const iso = (epochMs: number): string => new Date(epochMs).toISOString();

@@ -11,11 +11,19 @@ const LOOK_EVERY_MS = 30_000;
 export async function watchDeadline(scope: SandboxScope): Promise<PhaseResult> {
   const { status } = scope.sandbox;
   if (!status?.compute) return CONTINUE;
+  const now = scope.context.clock.now();
   const verdict = judgeDeadline(
     { expiresAt: epoch(status.expiresAt), lifetimeEndsAt: epoch(status.lifetimeEndsAt) },
-    scope.context.clock.now(),
+    now,
   );
-  const now = scope.context.clock.now();
-  const untilDrainMs = Math.max(0, (drainOf(scope)?.at ?? Number.POSITIVE_INFINITY) - now);
-  return requeueAfter(verdict.kind === "alive" ? Math.min(verdict.wakeInMs, untilDrainMs, LOOK_EVERY_MS) : 0);
+  switch (verdict.kind) {
+    case "expired":
+      return requeueAfter(0);
+    case "notStarted":
+      return requeueAfter(LOOK_EVERY_MS);
+    case "alive": {
+      const untilDrainMs = Math.max(0, (drainOf(scope)?.at ?? Number.POSITIVE_INFINITY) - now);
+      return requeueAfter(Math.min(verdict.wakeInMs, untilDrainMs, LOOK_EVERY_MS));
+    }
+  }
 }

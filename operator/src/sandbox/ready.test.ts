@@ -1,0 +1,96 @@
+/** Ready is proven, not presumed; and what is Ready ends. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { findCondition } from "../reconciler/conditions.ts";
+import { assertClean, assertSaved, isAsleep, isReady, type Parts } from "./lives.test-kit.ts";
+import { memoryParts } from "./memory-parts.test-kit.ts";
+
+/** The operator was killed after it had made the container and before it wrote that down. */
+async function madeAndNotReady(): Promise<Parts> {
+  const parts = await memoryParts({});
+  parts.effects.killAfter("create");
+  await parts.until("killed", () => parts.wasKilled());
+  assert.equal(parts.host.containers.size, 1);
+  assert.equal(parts.sandbox()?.status.compute?.provisionedAt, undefined);
+  return parts;
+}
+
+const containerOf = (parts: Parts) => {
+  const [container] = parts.host.containers.values();
+  assert.ok(container);
+  return container;
+};
+
+test("a container of an earlier try that has ended meanwhile is made anew: Ready means that it runs", async () => {
+  const parts = await madeAndNotReady();
+  const ended = containerOf(parts);
+  ended.state = "Exited";
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  assert.notEqual(containerOf(parts), ended);
+  parts.work("one");
+  await parts.until("asleep", () => isAsleep(parts.sandbox()));
+  assertSaved(parts, ["one"]);
+  assertClean(parts);
+});
+
+test("a container of an earlier try that somebody froze is thawed before it counts as Ready", async () => {
+  const parts = await madeAndNotReady();
+  containerOf(parts).state = "Frozen";
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  assert.equal(containerOf(parts).state, "Running");
+});
+
+test("a container that never stays up is made at most twice per pass, and told by name", async () => {
+  const parts = await memoryParts({});
+  parts.host.endsAtOnce = true;
+  const waits = await parts.pass();
+  assert.equal(parts.effects.seen.filter((effect) => effect === "create").length, 2);
+  const ready = findCondition(parts.sandbox()?.status.conditions, "Ready");
+  assert.equal(ready?.status, "False");
+  assert.equal(ready?.reason, "HostRefused");
+  assert.match(ready?.message ?? "", /Exited with code 137/);
+  assert.ok(waits >= 10_000, `it comes back after ${waits} ms`);
+  parts.host.endsAtOnce = false;
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+});
+
+test("a container that was Ready and has ended is not made anew, also when the cache does not show that it was", async () => {
+  const parts = await memoryParts({});
+  parts.effects.beforeNext("create", () => parts.showCachedSandbox(parts.sandbox()));
+  await parts.pass();
+  assert.ok(isReady(parts.sandbox()));
+  parts.work("precious");
+  containerOf(parts).state = "Exited";
+  await parts.pass();
+  assert.deepEqual(containerOf(parts).work, ["base", "precious"]);
+  parts.showCachedSandbox();
+  await parts.until("asleep", () => isAsleep(parts.sandbox()));
+  assertSaved(parts, ["precious"]);
+});
+
+const losses: Record<string, readonly ("expiresAt" | "lifetimeEndsAt")[]> = {
+  "its deadline": ["expiresAt"],
+  "its lifetime": ["lifetimeEndsAt"],
+  "both its times": ["expiresAt", "lifetimeEndsAt"],
+};
+for (const [what, fields] of Object.entries(losses)) {
+  test(`a running session that has lost ${what} ends all the same, and no pass comes back at once`, async () => {
+    const parts = await memoryParts({});
+    await parts.until("Ready", () => isReady(parts.sandbox()));
+    parts.work("one");
+    const before = parts.sandbox()?.status;
+    parts.change((sandbox) => {
+      const status = { ...sandbox.status };
+      for (const field of fields) delete status[field];
+      return { ...sandbox, status };
+    });
+    const waits = await parts.pass();
+    assert.ok(waits > 0, "it comes back when something is due");
+    const { expiresAt, lifetimeEndsAt } = parts.sandbox()?.status ?? {};
+    assert.ok(expiresAt && before?.expiresAt && expiresAt >= before.expiresAt);
+    assert.ok(lifetimeEndsAt && before.lifetimeEndsAt && lifetimeEndsAt >= before.lifetimeEndsAt);
+    await parts.until("asleep", () => isAsleep(parts.sandbox()));
+    assertSaved(parts, ["one"]);
+    assertClean(parts);
+  });
+}
