@@ -59,6 +59,7 @@ export {
 export {
   CONSISTENCIES,
   type Consistency,
+  hookOutcome,
   type LostWork,
   type NewWorld,
   newWorldSchema,

@@ -29,7 +29,7 @@ import {
   word,
 } from "./schema.ts";
 import { imageReference } from "./source.ts";
-import { recoverySchema } from "./world.ts";
+import { hookOutcome, recoverySchema } from "./world.ts";
 
 const ENVIRONMENT_MAX = 64;
 
@@ -236,6 +236,13 @@ const operationSchema = z.object({
   recovered: recoverySchema
     .exactOptional()
     .describe("How the container had ended by itself before it was captured; absent when it had not."),
+  hook: z
+    .object({
+      outcome: hookOutcome().describe("How it ended."),
+      message: text(LIMITS.message).exactOptional().describe("Why it failed, for a person."),
+    })
+    .exactOptional()
+    .describe("What became of the World's `snapshot.hook` before the freeze; absent where none was run."),
   version: count().exactOptional().describe("Number of the version it made; set from `Committed` on."),
   digest: digest().exactOptional().describe("Digest of the version it made; set from `Committed` on."),
 });

@@ -160,15 +160,21 @@ const transitionsAreComplete: Rule = ({ node }) =>
 const comparesWithOld = (node: SchemaNode): boolean =>
   celRules(node).some((rule) => typeof rule["rule"] === "string" && rule["rule"].includes("oldSelf"));
 
+const mustBeStated = (node: SchemaNode): boolean =>
+  members(node, "properties").some(([name, child]) => requiredNames(node).includes(name) && !("default" in child));
+
 const requiredNames = (node: SchemaNode): unknown[] => (Array.isArray(node["required"]) ? node["required"] : []);
 
-/** The server fills a nested default only into an object that is there: the parent must spell it out. */
+/**
+ * The server fills a nested default only into an object that is there: the parent must spell it out. Not where the object has a
+ * member that nobody can preset: such a one is there as a whole or not at all.
+ */
 const nestedDefaultsAreSpelledOut: Rule = ({ node }) =>
   members(node, "properties").flatMap(([name, child]) => {
     const nested = members(child, "properties").filter(([, grandchild]) => "default" in grandchild);
     if (nested.length === 0) return [];
     const preset = child["default"];
-    if (preset === undefined && requiredNames(node).includes(name)) return [];
+    if (preset === undefined && (requiredNames(node).includes(name) || mustBeStated(child))) return [];
     if (!isNode(preset)) return [`${name} must have a default that spells out its members' defaults`];
     return nested
       .filter(([key, grandchild]) => JSON.stringify(preset[key]) !== JSON.stringify(grandchild["default"]))

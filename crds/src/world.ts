@@ -76,6 +76,27 @@ const sessionSchema = rule(
   (session) => session.ttlSeconds <= session.maxLifetimeSeconds,
 );
 
+const hookSchema = z.object({
+  command: list(text(4096), 64)
+    .min(1)
+    .describe("Program and arguments, as a command of the session: with its environment, as the image's user."),
+  timeoutSeconds: integer(1, 300)
+    .default(30)
+    .describe("Seconds after which it is killed and counts as failed; 1 to 300."),
+  onFailure: z
+    .enum(["Continue", "Abort"])
+    .default("Continue")
+    .describe(
+      "`Continue`: the version is made all the same and says that the hook failed. `Abort`: a snapshot that somebody asked for fails; an ending goes on in any case.",
+    ),
+});
+
+const snapshotSchema = z.object({
+  hook: hookSchema
+    .exactOptional()
+    .describe("Command that runs in the session before it is frozen for a version, so that a database can flush."),
+});
+
 const retentionSchema = z.object({
   keepVersions: integer(0, 64)
     .default(10)
@@ -102,6 +123,7 @@ export const worldSpecSchema = transition(
     session: sessionSchema
       .default({ ttlSeconds: 900, maxLifetimeSeconds: 14_400 })
       .describe("Times of a Sandbox that states none."),
+    snapshot: snapshotSchema.exactOptional().describe("How versions are made."),
     retention: retentionSchema.default({ keepVersions: 10 }).describe("Which versions stay in the registry."),
     deletionPolicy: z
       .enum(["Retain", "Delete"])
@@ -178,6 +200,9 @@ export const recoverySchema = z.object({
     ),
 });
 
+/** How the hook before a capture ended. */
+export const hookOutcome = () => z.enum(["Succeeded", "Failed"]);
+
 const worldVersionSchema = z.object({
   version: count().describe("Number; 0 is the genesis. Gaps are legal: a number is used up by the attempt."),
   digest: digest().describe("Digest of the manifest."),
@@ -200,6 +225,9 @@ const worldVersionSchema = z.object({
   recovered: recoverySchema
     .exactOptional()
     .describe("Set when the session had not ended in order and its work was saved from what was left of it."),
+  hook: hookOutcome()
+    .exactOptional()
+    .describe("What became of `spec.snapshot.hook` before it was captured; absent where none was run."),
   description: text(LIMITS.description).describe("Prose in force when it was made."),
   causedBy: causedBySchema.describe("Who caused it."),
   sandbox: sandboxReferenceSchema.exactOptional().describe("The session it was made in; absent at the genesis."),

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { mkdir, rename, writeFile } from "node:fs/promises";
+import { mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defaultCacheDirectory } from "./binaries.ts";
@@ -29,6 +29,8 @@ export interface PrivateEngine extends Engine {
   readonly private: true;
   /** SIGKILL of the daemon: its containers are left behind. Resolves when it is gone. */
   kill(): Promise<void>;
+  /** Orderly end of the daemon; its containers end with it, or stay with `live-restore`. Resolves when it is gone. */
+  stop(): Promise<void>;
   /** At the same address, with the same data; resolves when it answers. Does nothing while it runs. */
   start(signal?: AbortSignal): Promise<void>;
 }
@@ -89,7 +91,9 @@ export function borrowed(dockerHost: string): Engine {
 }
 
 /** A dockerd of our own, installed where needed, whatever else runs on this machine. */
-export async function startPrivateEngine(options: Omit<EngineOptions, "own">): Promise<PrivateEngine> {
+export async function startPrivateEngine(
+  options: Omit<EngineOptions, "own"> & { readonly daemonSettings?: Readonly<Record<string, unknown>> },
+): Promise<PrivateEngine> {
   const { signal } = options;
   for (const program of ENGINE_PROGRAMS) await ensureProgram(program, signal);
   await using undo = new AsyncDisposableStack();
@@ -110,7 +114,8 @@ export async function startPrivateEngine(options: Omit<EngineOptions, "own">): P
       const rules = await packetFilter(until);
       state ??= await prepareState(directory.path, until);
       await using failed = new AsyncDisposableStack();
-      const started = failed.use(await launch(directory.path, state));
+      await forgetContainerd(directory.path);
+      const started = failed.use(await launch(directory.path, state, options.daemonSettings ?? {}));
       await started.ready((probe) => engineAnswers(dockerHost, probe), { timeoutMs: 60_000, signal: until });
       await restoreOthersRules(rules, until);
       failed.move();
@@ -126,6 +131,7 @@ export async function startPrivateEngine(options: Omit<EngineOptions, "own">): P
     private: true,
     pids: () => (daemon.isRunning() ? [daemon.pid] : []),
     kill: () => daemon.kill(),
+    stop: () => daemon.stop(20_000),
     async start(until = AbortSignal.timeout(120_000)) {
       if (!daemon.isRunning()) daemon = await begin(until);
     },
@@ -148,10 +154,22 @@ async function prepareState(directory: string, signal: AbortSignal): Promise<Eng
   return state;
 }
 
-async function launch(directory: string, state: EngineState): Promise<RunningProcess> {
+/**
+ * A killed dockerd takes its containerd along. Where PID 1 does not reap it, the next dockerd takes the zombie for a containerd
+ * that runs and waits 15 s for it in vain.
+ */
+async function forgetContainerd(directory: string): Promise<void> {
+  await rm(join(directory, engineFolders.exec, "containerd", "containerd.pid"), { force: true });
+}
+
+async function launch(
+  directory: string,
+  state: EngineState,
+  settings: Readonly<Record<string, unknown>>,
+): Promise<RunningProcess> {
   // A daemon.json of the machine would contradict these flags, and dockerd would refuse to start.
   const config = join(directory, "daemon.json");
-  await writeFile(config, "{}");
+  await writeFile(config, JSON.stringify(settings));
   await mkdir(join(directory, "home"), { recursive: true });
   return startProcess({
     name: "dockerd",

@@ -1,7 +1,7 @@
 // Command agentworlds-helper is the small static program that Agent Worlds mounts into every session's container.
 //
-// It is PID 1 of the container (`init`), is told whose session this is (`session`), supervises single commands (`exec`)
-// and moves single files (`put`, `get`).
+// It is PID 1 of the container (`init`), is told whose session this is (`session`), supervises single commands (`exec`),
+// moves single files (`put`, `get`) and has what was written brought to the disk (`sync`).
 // Commands, environment, stdin and paths arrive in frames on its stdin, never in its argv (invariant 8), and every
 // answer ends in a frame that proves it is complete.
 package main
@@ -31,7 +31,7 @@ func main() {
 
 func run(args []string) int {
 	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "usage: agentworlds-helper init|session|exec|put|get|version")
+		fmt.Fprintln(os.Stderr, "usage: agentworlds-helper init|session|exec|put|get|sync|version")
 		return 2
 	}
 	switch args[0] {
@@ -45,6 +45,8 @@ func run(args []string) int {
 		return serve(os.Stdin, os.Stdout, os.Stderr, runPut)
 	case "get":
 		return serve(os.Stdin, os.Stdout, os.Stderr, runGet)
+	case "sync":
+		return serve(os.Stdin, os.Stdout, os.Stderr, runSync)
 	case "version":
 		fmt.Printf("agentworlds-helper protocol %d\n", protocolVersion)
 		return 0

@@ -15,7 +15,15 @@ import type { Digest, RegistryClient } from "../../operator/src/registry/contrac
 import type { RuntimeDriver } from "../../operator/src/runtime/contract.ts";
 import { createDockerDriver } from "../../operator/src/runtime/docker/driver.ts";
 import { loadHelper } from "../../operator/src/runtime/helper.ts";
-import { baseImage, type ControlPlane, controlPlane, engine, type RegistryWish, registry } from "./index.ts";
+import {
+  baseImage,
+  type ControlPlane,
+  controlPlane,
+  type Engine,
+  engine,
+  type RegistryWish,
+  registry,
+} from "./index.ts";
 import { conditionOf, OPERATOR_NAMESPACE, openSite, type Site, until } from "./operator.ts";
 
 /** Everything a test of the controllers acts on: a control plane of its own, an engine, a registry, a base image. */
@@ -65,11 +73,13 @@ export class Stage implements AsyncDisposable {
       engineEndpoint?: (dockerHost: string) => Promise<string>;
       /** A registry of this test alone, so that it may be damaged. Default: the shared one. */
       ownRegistry?: RegistryWish & { own: true };
+      /** Default: the shared one. An own engine can be killed. */
+      engine?: () => Promise<Engine>;
     } = {},
   ): Promise<Stage> {
     await using undo = new AsyncDisposableStack();
     const cluster = undo.use(await controlPlane({ own: true }));
-    const docker = undo.use(await engine());
+    const docker = undo.use(await (options.engine ?? engine)());
     const own = options.ownRegistry && undo.use(await registry(options.ownRegistry));
     const images = own ?? undo.use(await registry());
     const base = undo.use(await baseImage("busybox", { engine: docker, registry: images }));
@@ -117,9 +127,9 @@ export class Stage implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await using _ = this.#owned;
     // The engine may be shared: no container of this test stays.
     await this.#removeContainers();
-    await this.#owned.disposeAsync();
   }
 
   /** A file with this text, gone with the stage. */

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import { LONGEST_TIMER_MS } from "../reconciler/clock.ts";
 import type { ExecRequest } from "../runtime/contract.ts";
+import { sessionEnvironment } from "../runtime/session-environment.ts";
 import { isoTime, keepAlive, type OpenSession, openForWork, touchAfterWork } from "./activity.ts";
 import { readJson } from "./body.ts";
 import { type Answer, type Call, driverOf, json, onlyParameters, type Parts } from "./call.ts";
-import { sessionEnvironment } from "./environment.ts";
 import { badRequest } from "./failure.ts";
 
 /** When a client states none and comes directly; through kube-apiserver it is that hop's limit. */

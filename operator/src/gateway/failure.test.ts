@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ApiError, ConnectionError } from "../kube/errors.ts";
 import { RuntimeError } from "../runtime/errors.ts";
+import { EnvironmentIncomplete } from "../runtime/session-environment.ts";
 import { asFailure, Failure, statusAnswer } from "./failure.ts";
 
 const mapped: [error: unknown, status: number, code: string][] = [
@@ -12,6 +13,7 @@ const mapped: [error: unknown, status: number, code: string][] = [
   [new RuntimeError("NotAFile", "x"), 422, "NotAFile"],
   [new RuntimeError("HostUnreachable", "x"), 503, "HostUnreachable"],
   [new RuntimeError("ExecConnectionLost", "x"), 502, "ExecConnectionLost"],
+  [new EnvironmentIncomplete("SecretKeyNotFound", { message: "x", remediation: "y" }), 409, "SecretKeyNotFound"],
   [new ApiError({ status: 404, reason: "NotFound", message: "x" }), 404, "NotFound"],
   [new ApiError({ status: 429, reason: "TooManyRequests", message: "x" }), 503, "ApiServerUnavailable"],
   [new ApiError({ status: 403, reason: "Forbidden", message: "x" }), 500, "ApiServerRefused"],

@@ -1,5 +1,6 @@
 import { ApiError, ConnectionError } from "../kube/errors.ts";
 import { RuntimeError, type RuntimeErrorCode } from "../runtime/errors.ts";
+import { EnvironmentIncomplete } from "../runtime/session-environment.ts";
 
 /** What a refusal tells its reader, an agent first of all. Holds no secret. */
 export interface FailureDetails {
@@ -102,6 +103,10 @@ const REASONS: Readonly<Record<number, string>> = {
 export function asFailure(error: unknown): Failure {
   if (error instanceof Failure) return error;
   if (error instanceof RuntimeError) return ofRuntime(error);
+  if (error instanceof EnvironmentIncomplete) {
+    const { code, message, remediation } = error;
+    return new Failure({ status: 409, code, message, remediation, cause: error });
+  }
   if (error instanceof ApiError) return ofApiServer(error);
   if (error instanceof ConnectionError) {
     return new Failure({

@@ -7,7 +7,7 @@ import { GatewayWatch } from "../gateway/gateway-watch.ts";
 import { withdrawIfNoGateway } from "../gateway/registration.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { EventRecorder } from "../kube/events.ts";
-import { LEASES, NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
+import { LEASES, NAMESPACES, RUNTIMES, SANDBOXES, SECRETS, type Secret, WORLDS } from "../kube/resource-types.ts";
 import type { Clock } from "../reconciler/clock.ts";
 import { type Controller, createController } from "../reconciler/controller.ts";
 import { LeaderElector, type Lease } from "../reconciler/lease.ts";
@@ -19,6 +19,7 @@ import { reconcileRuntimes } from "../runtime/controller.ts";
 import type { DriverPool } from "../runtime/driver-pool.ts";
 import { createRuntimeRescues } from "../runtime/rescues.ts";
 import { createComputeSearch } from "../runtime/search.ts";
+import { sessionEnvironment } from "../runtime/session-environment.ts";
 import { AdmissionDesk } from "../sandbox/admission.ts";
 import { reconcileSandboxes } from "../sandbox/controller.ts";
 import { createDockerCommit } from "../snapshot/docker-commit.ts";
@@ -225,6 +226,7 @@ function makeControllers(
         runtimeRescues,
         namespaces,
         driverFor,
+        environmentOf: (sandbox, signal) => sessionEnvironment(sandbox, kube.resource<Secret>(SECRETS), signal),
         search,
         registry,
         sources,

@@ -36,6 +36,7 @@ export function guardedDriver(driver: RuntimeDriver, isLeading: IsLeading): Runt
     exec: (...call) => driver.exec(...call),
     readFile: (...call) => driver.readFile(...call),
     writeFile: (...call) => driver.writeFile(...call),
+    sync: (...call) => driver.sync(...call),
     thaw: (...call) => driver.thaw(...call),
     list: (...call) => driver.list(...call),
     listCaptures: (...call) => driver.listCaptures(...call),

@@ -181,6 +181,8 @@ export interface RuntimeDriver {
   ): Promise<{ size: number; content: AsyncIterable<Uint8Array> }>;
   /** Writes the file atomically: a reader sees the old bytes or the new ones. */
   writeFile(id: string, write: FileWrite, signal: AbortSignal): Promise<void>;
+  /** Has all that was written in the container brought to the disk. Throws when that fails; `ComputeNotRunning`. */
+  sync(id: string, signal: AbortSignal): Promise<void>;
   /** Stops every process of the container where it stands. Freezing a frozen one is a success. */
   freeze(id: string, signal: AbortSignal): Promise<void>;
   /** Thawing one that is not frozen is a success. */

@@ -41,6 +41,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     exec: never,
     readFile: never,
     writeFile: never,
+    sync: never,
     freeze: never,
     thaw: never,
     commit: never,

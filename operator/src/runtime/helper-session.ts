@@ -34,6 +34,7 @@ const execRecord = z.object({
 const fileInfo = z.object({ size: z.number().int(), mode: z.number().int(), mtimeNs: z.number() });
 const fileProof = z.object({ length: z.number().int(), sha256: z.string() });
 const failure = z.object({ code: z.string(), message: z.string() });
+const syncAnswer = z.object({ synced: z.literal(true) });
 const sessionAnswer = z.object({ protocol: z.literal(1) });
 
 /** Helper failures that mean the same to a client of the driver. */
@@ -49,6 +50,20 @@ export async function startSession(channel: HelperChannel, session: { user: stri
   using _ = closing(channel);
   await channel.send(encodeJsonFrame(FRAME.header, session));
   parse(sessionAnswer, (await finalFrame(channel, FRAME.record)).payload);
+  await acknowledge(channel);
+}
+
+/** Has the session's files brought to the disk. */
+export async function syncFiles(channel: HelperChannel): Promise<void> {
+  using _ = closing(channel);
+  try {
+    await channel.send(encodeJsonFrame(FRAME.header, {}));
+    parse(syncAnswer, (await finalFrame(channel, FRAME.record)).payload);
+  } catch (error) {
+    // A container that was booted before the helper could do it: its work must not be kept from publication for ever.
+    if (channel.diagnostics().includes('unknown command "sync"')) return;
+    throw error;
+  }
   await acknowledge(channel);
 }
 

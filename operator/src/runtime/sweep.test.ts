@@ -65,6 +65,7 @@ function hostWith(
     exec: never,
     readFile: never,
     writeFile: never,
+    sync: never,
     freeze: never,
     thaw: never,
     commit: never,

@@ -62,6 +62,7 @@ test("each stage is written before the next begins, and compute goes last", asyn
   assert.deepEqual(traceOf(parts).slice(before), [
     "Intended",
     "forgetCommit", // of an earlier try, which there was not
+    "sync",
     "freeze",
     "Frozen",
     "commit",

@@ -3,7 +3,14 @@
  * entry.
  */
 import { type Descriptor, type Digest, MEDIA_TYPES } from "../registry/contract.ts";
-import type { ComputeOwner, ComputeSpec, ObservedCompute, RuntimeDriver } from "../runtime/contract.ts";
+import type {
+  ComputeOwner,
+  ComputeSpec,
+  ExecRecord,
+  ExecRequest,
+  ObservedCompute,
+  RuntimeDriver,
+} from "../runtime/contract.ts";
 import { computeName } from "../runtime/contract.ts";
 import { RuntimeError } from "../runtime/errors.ts";
 import { digestOf } from "../snapshot/image-config.ts";
@@ -38,6 +45,10 @@ export class MemoryHost {
   endsAtOnce = false;
   /** Containers run, and their helper does not answer. */
   isDumb = false;
+  /** The disk does not take what was written. */
+  refusesSync = false;
+  /** What a command does in a container, to whose work it may add. */
+  command: (request: ExecRequest, work: string[]) => Partial<ExecRecord> = () => ({});
   readonly driver: RuntimeDriver;
 
   constructor(effects: Effects, registry: MemoryRegistry, engine = "engine-1") {
@@ -56,13 +67,13 @@ export class MemoryHost {
     this.driver = {
       probe: never,
       identity: async () => engine,
-      exec: (id) =>
-        effects.read(async () => {
-          if (running(id).state !== "Running" || this.isDumb) {
+      exec: (id, request) =>
+        effects.write("exec", async () => {
+          if (running(id).state !== "Running" || this.isDumb)
             throw new RuntimeError("ComputeNotRunning", `container ${id} does not answer`);
-          }
+          const record = { exitCode: 0, signal: 0, timedOut: false, durationMs: 1 };
           const nothing = new Uint8Array();
-          return { exitCode: 0, signal: 0, timedOut: false, stdout: nothing, stderr: nothing, durationMs: 1 };
+          return { ...record, ...this.command(request, running(id).work), stdout: nothing, stderr: nothing };
         }),
       readFile: never,
       writeFile: never,
@@ -89,6 +100,13 @@ export class MemoryHost {
           // One that is there is adopted as it is, also when it has ended: no driver starts it again.
           if (!this.containers.has(id)) this.containers.set(id, this.#made(spec));
           return id;
+        }),
+      sync: (id) =>
+        effects.write("sync", async () => {
+          if (running(id).state !== "Running")
+            throw new RuntimeError("ComputeNotRunning", `container ${id} does not run`);
+          if (this.refusesSync)
+            throw new RuntimeError("HostRefused", "the helper failed with SyncFailed: input/output error");
         }),
       freeze: (id) =>
         effects.write("freeze", async () => {

@@ -108,6 +108,8 @@ export async function memoryParts(options: {
     namespaces,
     driverFor,
     search: createComputeSearch({ installation: "install", runtimes: { list: allRuntimes }, drivers: { driverFor } }),
+    environmentOf: async (sandbox) =>
+      Object.fromEntries((sandbox.spec.env ?? []).map(({ name, value = "" }) => [name, value])),
     registry: installationRegistry({ client, prefix: "worlds" }),
     sources: {
       copyInto: () => Promise.reject(new TypeError("the Sandbox controller copies nothing")),

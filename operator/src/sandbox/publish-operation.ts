@@ -37,6 +37,7 @@ export async function publishOperation(
     reason: versionReasonOf(operation),
     consistency: operation.consistency ?? "Crash",
     recovered: operation.recovered,
+    hook: operation.hook?.outcome,
     description: operation.description,
     causedBy: causeOf(scope),
     ignoredRescues: status?.ignoredRescues,

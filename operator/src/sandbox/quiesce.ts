@@ -1,11 +1,13 @@
 /**
- * How a session stands while it is captured. A running one is frozen; where the host cannot do that the version says `Fuzzy`
+ * How a session stands while it is captured. A running one runs the World's hook, has its files brought to the disk and is
+ * frozen, in this order; where the host cannot do that the version says `Fuzzy`
  * instead of pretending. One that has ended by itself stands still: what its processes had not written is lost, and the
  * version says how it ended.
  */
 import { CONSISTENCIES, type Consistency, type Recovery } from "@agentworlds/crds";
 import type { ObservedCompute, RuntimeDriver } from "../runtime/contract.ts";
 import { isRuntimeError } from "../runtime/errors.ts";
+import { type HookResult, runHook } from "./hook.ts";
 import { currentOperation, OperationLost, recordStage } from "./operation.ts";
 import type { SandboxScope } from "./scope.ts";
 
@@ -14,12 +16,15 @@ const MOST_FREEZE_ATTEMPTS = 3;
 
 /** Brings the session to a stand and writes down how it stands: the operation is `Frozen`. Repeatable. */
 export async function quiesce(scope: SandboxScope, driver: RuntimeDriver): Promise<void> {
+  // An earlier attempt did all of it, and nothing has moved since.
+  if (currentOperation(scope).stage === "Frozen" && scope.observed?.state === "Frozen") return;
   await recordStage(scope, { stage: "Frozen", ...(await standStill(scope, driver)) });
 }
 
 interface Stand {
   readonly consistency: Consistency;
   readonly recovered?: Recovery;
+  readonly hook?: HookResult;
 }
 
 async function standStill(scope: SandboxScope, driver: RuntimeDriver): Promise<Stand> {
@@ -27,7 +32,7 @@ async function standStill(scope: SandboxScope, driver: RuntimeDriver): Promise<S
   if (id === undefined) throw new OperationLost("nothing to capture from");
   if (!isAlive(scope.observed)) return standOfDead(scope.observed);
   try {
-    return { consistency: await freeze(scope, { driver, id }) };
+    return await standOfLive(scope, { driver, id });
   } catch (error) {
     if (!isRuntimeError(error, "ComputeNotRunning")) throw error;
     // It ended between the look and the freeze.
@@ -37,13 +42,25 @@ async function standStill(scope: SandboxScope, driver: RuntimeDriver): Promise<S
   }
 }
 
+async function standOfLive(scope: SandboxScope, container: Container): Promise<Stand> {
+  const { driver, id } = container;
+  // Frozen by an operator that ended before it could say so: nothing can be run in it as it is.
+  if (scope.observed?.state === "Frozen") await driver.thaw(id, scope.context.signal);
+  const hook = await runHook(scope, container);
+  // Not a warning: what a host did not bring to its disk may not be what a capture reads.
+  await driver.sync(id, scope.context.signal);
+  return { consistency: await freeze(scope, container), ...(hook === undefined ? {} : { hook }) };
+}
+
+interface Container {
+  readonly driver: RuntimeDriver;
+  readonly id: string;
+}
+
 export const isAlive = (observed: ObservedCompute | undefined): boolean =>
   observed?.state === "Running" || observed?.state === "Frozen";
 
-async function freeze(
-  scope: SandboxScope,
-  { driver, id }: { driver: RuntimeDriver; id: string },
-): Promise<Consistency> {
+async function freeze(scope: SandboxScope, { driver, id }: Container): Promise<Consistency> {
   if (!canFreeze(scope)) return CONSISTENCIES.Fuzzy;
   try {
     await driver.freeze(id, scope.context.signal);

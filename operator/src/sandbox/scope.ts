@@ -27,6 +27,8 @@ export interface SandboxDependencies {
   readonly driverFor: (runtime: string, host: string, signal: AbortSignal) => Promise<RuntimeDriver>;
   /** Asks the hosts what is left of a Sandbox, for when its status does not say. */
   readonly search: ComputeSearch;
+  /** The environment of the session's commands. Throws `EnvironmentIncomplete`. */
+  readonly environmentOf: (sandbox: Sandbox, signal: AbortSignal) => Promise<Readonly<Record<string, string>>>;
   readonly registry: InstallationRegistry;
   readonly sources: ImageSources;
   readonly snapshots: SnapshotMechanism;

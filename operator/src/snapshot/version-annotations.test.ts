@@ -18,6 +18,7 @@ const FACTS: VersionFacts = {
   sandbox: { name: "one", uid: "sandbox-uid" },
   recovered: { reason: "OutOfMemory", exitCode: 137 },
   ignoredRescues: ["one-operation", "another"],
+  hook: "Failed",
   sizeBytes: 123_456_789_012,
 };
 
@@ -27,7 +28,7 @@ test("what a version says about itself is read back whole", () => {
 });
 
 test("a manifest of an older operator leaves out what it did not know, and nothing is invented for it", () => {
-  const { sandbox: _, recovered: __, sizeBytes: ___, ignoredRescues: ____, ...older } = FACTS;
+  const { sandbox: _, recovered: __, sizeBytes: ___, ignoredRescues: ____, hook: _______, ...older } = FACTS;
   const { platform: _____, ...genesis } = FACTS.genesis;
   const reading = readAnnotations(annotationsOf({ ...older, genesis }));
   const { createdBy: ______, ...recorded } = older;

@@ -6,6 +6,7 @@ import {
   type CausedBy,
   causedBySchema,
   clip,
+  hookOutcome,
   LIMITS,
   type Platform,
   type Recovery,
@@ -40,6 +41,8 @@ export interface ImageFacts {
   readonly recovered?: Recovery | undefined;
   /** Rescues whose work is not in it because its session was told to ignore them. */
   readonly ignoredRescues?: string[];
+  /** How the World's hook before the capture ended. */
+  readonly hook?: "Succeeded" | "Failed" | undefined;
   /** Compressed bytes it added to its parent: once the parent is pruned, nothing else tells. */
   readonly sizeBytes?: number;
 }
@@ -55,6 +58,7 @@ export interface RecordedFacts extends Omit<VersionFacts, "createdBy" | "causedB
   readonly causedBy?: CausedBy;
   readonly genesis?: { readonly image: string; readonly digest: `sha256:${string}`; readonly platform?: Platform };
   readonly recovered?: Recovery;
+  readonly hook?: "Succeeded" | "Failed";
 }
 
 /** `foreign`: not made by this product. `unreadable`: it says that it is a version and does not say which, or of what. */
@@ -70,7 +74,7 @@ const BASE_DIGEST = "org.opencontainers.image.base.digest";
 
 /** The same facts make the same annotations in the same order, so that a retry makes the same digest. */
 export function annotationsOf(facts: ImageFacts): Readonly<Record<string, string>> {
-  const { sandbox, recovered, ignoredRescues, sizeBytes, genesis } = facts;
+  const { sandbox, recovered, hook, ignoredRescues, sizeBytes, genesis } = facts;
   return {
     [`${ANNOTATION}operation`]: facts.operation,
     [`${ANNOTATION}world`]: `${facts.world.namespace}/${facts.world.name}`,
@@ -85,6 +89,7 @@ export function annotationsOf(facts: ImageFacts): Readonly<Record<string, string
     ...(sandbox === undefined ? {} : { [`${ANNOTATION}sandbox`]: JSON.stringify(sandbox) }),
     ...(recovered === undefined ? {} : { [`${ANNOTATION}recovered`]: JSON.stringify(recovered) }),
     ...(ignoredRescues?.length ? { [`${ANNOTATION}ignored-rescues`]: ignoredRescues.join(",") } : {}),
+    ...(hook === undefined ? {} : { [`${ANNOTATION}hook`]: hook }),
     ...(sizeBytes === undefined ? {} : { [`${ANNOTATION}size-bytes`]: String(sizeBytes) }),
     ...(genesis.platform === undefined ? {} : { [`${ANNOTATION}platform`]: genesis.platform }),
     [CREATED]: facts.createdAt,
@@ -129,6 +134,7 @@ const details = z.object({
   sandbox: json(sandboxReferenceSchema).optional(),
   recovered: json(recoverySchema).optional(),
   "ignored-rescues": ids.optional().catch(undefined),
+  hook: hookOutcome().optional().catch(undefined),
   "size-bytes": wholeNumber.optional().catch(undefined),
   platform: z.enum(["linux/amd64", "linux/arm64"]).optional().catch(undefined),
 });
@@ -152,7 +158,7 @@ export function readAnnotations(annotations: Readonly<Record<string, string>> | 
   const more = details.parse(own);
   const [namespace = "", name = ""] = known.data.world.split("/");
   const { parent } = known.data;
-  const { recovered, platform } = more;
+  const { recovered, hook, platform } = more;
   const genesis = readGenesis(annotations ?? {}, platform);
   return {
     kind: "version",
@@ -170,6 +176,7 @@ export function readAnnotations(annotations: Readonly<Record<string, string>> | 
       ...(more.sandbox === undefined ? {} : { sandbox: more.sandbox }),
       ...(recovered === undefined ? {} : { recovered }),
       ...(more["ignored-rescues"] === undefined ? {} : { ignoredRescues: more["ignored-rescues"] }),
+      ...(hook === undefined ? {} : { hook }),
       ...(more["size-bytes"] === undefined ? {} : { sizeBytes: more["size-bytes"] }),
     },
   };

@@ -47,6 +47,8 @@ export interface Publication {
   readonly recovered?: Recovery | undefined;
   /** Rescues whose work is not in it because the session was told to ignore them. */
   readonly ignoredRescues?: readonly string[] | undefined;
+  /** How the hook before the capture ended. */
+  readonly hook?: WorldVersion["hook"] | undefined;
   /** ISO time of the reservation, unless one is there. */
   readonly at: string;
   /** Called when the stage is reached, before the next begins. */
@@ -187,6 +189,7 @@ async function draftVersion(
     reason,
     consistency,
     ...(publication.recovered === undefined ? {} : { recovered: publication.recovered }),
+    ...(publication.hook === undefined ? {} : { hook: publication.hook }),
     causedBy,
     createdAt: pending.since,
     sandbox: { name: sandbox.name, uid: sandbox.uid },

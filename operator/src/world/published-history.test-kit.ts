@@ -44,12 +44,13 @@ export function publishedVersion(number: number, change: Change = {}) {
   const layers = layersOf(Math.min(number, 20));
   const config = new TextEncoder().encode(JSON.stringify({ os: "linux", architecture: "amd64", number }));
   const bytes = manifestOfVersion(facts, { config, layers });
-  const { createdBy: _, world: __, genesis: ___, parent: ____, recovered, ...own } = facts;
+  const { createdBy: _, world: __, genesis: ___, parent: ____, recovered, hook, ...own } = facts;
   const entry: WorldVersion = {
     ...own,
     digest: digestOf(bytes),
     ...(change.parent === undefined ? {} : { parent: asDigest(change.parent) }),
     ...(recovered === undefined ? {} : { recovered }),
+    ...(hook === undefined ? {} : { hook }),
     totalBytes: layers.reduce((sum, layer) => sum + layer.size, 0),
     layers: layers.length,
   };

@@ -14,6 +14,7 @@ const histories = fc
       description: fc.string({ maxLength: 200 }),
       user: fc.string({ maxLength: 60 }),
       agent: fc.option(fc.string({ minLength: 1, maxLength: 60 }), { nil: undefined }),
+      hook: fc.constantFrom(undefined, "Succeeded" as const, "Failed" as const),
       recovered: fc.constantFrom(undefined, { reason: "Rescued" }, { reason: "ContainerExited", exitCode: -1 }),
       reason: fc.constantFrom("Deadline", "Close", "Crash", "AReasonOfALaterRelease"),
     }),
@@ -21,7 +22,7 @@ const histories = fc
   )
   .map((steps) => {
     const history: PublishedVersion[] = [publishedVersion(0)];
-    for (const { step, description, user, agent, recovered, reason } of steps) {
+    for (const { step, description, user, agent, recovered, hook, reason } of steps) {
       const parent = history.at(-1);
       history.push(
         publishedVersion((parent?.number ?? 0) + step, {
@@ -31,6 +32,7 @@ const histories = fc
             reason,
             causedBy: { user, ...(agent === undefined ? {} : { agent }) },
             ...(recovered === undefined ? {} : { recovered }),
+            ...(hook === undefined ? {} : { hook }),
           },
         }),
       );

@@ -190,7 +190,7 @@ function listed(chain: readonly Candidate[], pinned: readonly number[]): readonl
 
 function versionOf(candidate: Candidate, known: ReadonlyMap<string, Candidate>): WorldVersion {
   const { digest, facts, manifest } = candidate;
-  const { parent, sandbox, recovered, ignoredRescues } = facts;
+  const { parent, sandbox, recovered, hook, ignoredRescues } = facts;
   const sizeBytes = facts.sizeBytes ?? addedBytes(candidate, known);
   return {
     version: facts.version,
@@ -204,6 +204,7 @@ function versionOf(candidate: Candidate, known: ReadonlyMap<string, Candidate>):
     reason: facts.reason,
     consistency: facts.consistency,
     ...(recovered === undefined ? {} : { recovered }),
+    ...(hook === undefined ? {} : { hook }),
     description: facts.description,
     causedBy: facts.causedBy ?? UNKNOWN_CREATOR,
     ...(sandbox === undefined ? {} : { sandbox }),

@@ -61,6 +61,7 @@ export function lifecycleContract(open: OpenBench, absentImage: () => string): v
         () => bench.driver.exec(id, { command: ["true"] }, bench.signal),
         () => bench.driver.readFile(id, path, bench.signal),
         () => bench.driver.writeFile(id, { path, content: once(Buffer.from("ours")) }, bench.signal),
+        () => bench.driver.sync(id, bench.signal),
         () => bench.driver.freeze(id, bench.signal),
         () => bench.driver.thaw(id, bench.signal),
         () => bench.driver.commit(id, bench.localName(), bench.signal),
@@ -81,6 +82,18 @@ export function lifecycleContract(open: OpenBench, absentImage: () => string): v
           refusal("ImageUnavailable")(error) && error instanceof Error && error.message.includes(absentImage()),
       );
       assert.deepEqual(await bench.driver.list(bench.installation, bench.signal), []);
+    });
+
+    test("what was written in a running container is brought to the disk; a frozen or dead one cannot do so and says that", async () => {
+      await using bench = open();
+      const id = await bench.create();
+      await bench.write(id, "/tmp/synced", "x".repeat(1 << 20));
+      await bench.driver.sync(id, bench.signal);
+      await bench.driver.sync(id, bench.signal);
+      await bench.driver.freeze(id, bench.signal);
+      await assert.rejects(bench.driver.sync(id, bench.signal), refusal("ComputeNotRunning"));
+      await bench.kill(id);
+      await assert.rejects(bench.driver.sync(id, bench.signal), refusal("ComputeNotRunning"));
     });
 
     test("freezing and thawing may be repeated", async () => {
@@ -134,6 +147,7 @@ export function lifecycleContract(open: OpenBench, absentImage: () => string): v
       assert.deepEqual(await bench.driver.inspect(id, bench.signal), { state: "Absent" });
       const acts = [
         () => bench.driver.exec(id, { command: ["true"] }, bench.signal),
+        () => bench.driver.sync(id, bench.signal),
         () => bench.driver.freeze(id, bench.signal),
         () => bench.driver.thaw(id, bench.signal),
         () => bench.driver.stop(id, bench.signal),

@@ -39,6 +39,68 @@ test("the leader is killed while a session hibernates: the other replica publish
   }
 });
 
+/** Ways in which a hibernation stands while its leader is told to stop; each hook notes that it ran. */
+const drains = {
+  "what needs less than the grace is finished by the one that leaves": {
+    drainSeconds: 20,
+    script: "echo ran >> /tmp/hook; sleep 3",
+    runs: "ran\n",
+  },
+  "what needs longer is handed over at once, and the next one goes on": {
+    drainSeconds: 1,
+    script: "echo ran >> /tmp/hook; test $(wc -l < /tmp/hook) -gt 1 || sleep 100",
+    runs: "ran\nran\n",
+  },
+};
+
+for (const [what, { drainSeconds, script, runs }] of Object.entries(drains)) {
+  test(`the leader is stopped in order while a session hibernates: ${what}`, async (t) => {
+    await using stage = await Stage.open();
+    await using parts = new AsyncDisposableStack();
+    const start = () =>
+      startOperator({
+        kubeconfigPath: stage.site.ground.kubeconfigPath,
+        registryUrl: stage.site.ground.registryUrl,
+        // A lease that would have to run out would be seen: it is longer than all of this may take.
+        settings: {
+          leader: { ...LEASE, leaseDurationSeconds: 60, renewDeadlineSeconds: 40 },
+          limits: { drainSeconds },
+        },
+        signal: stage.site.signal,
+      });
+    const replicas = [parts.use(await start()), parts.use(await start())];
+    const hook = { command: ["sh", "-c", script], timeoutSeconds: 120, onFailure: "Continue" as const };
+    const world = await stage.readyWorld(undefined, { snapshot: { hook } });
+    const sandbox = await stage.readySandbox(world);
+    await stage.shell(sandbox, "echo precious > /tmp/work");
+    await stage.patchMode(sandbox, "Hibernated");
+    await eventually(async () => (await stage.shell(sandbox, "cat /tmp/hook 2>/dev/null; true")) === "ran\n", {
+      what: "the hook to be under way",
+    });
+    const leader = await leaderOf(stage, replicas);
+    const toldAt = performance.now();
+    await leader.stop();
+    const stoppedMs = Math.round(performance.now() - toldAt);
+    await stage.hibernated(sandbox);
+    const doneMs = Math.round(performance.now() - toldAt);
+    t.diagnostic(`stopped after ${stoppedMs} ms, hibernated after ${doneMs} ms`);
+    assert.ok(stoppedMs < (drainSeconds + 10) * 1000, `${stoppedMs} ms is within its grace`);
+    assert.ok(doneMs < 45_000, `${doneMs} ms: nobody waited for the lease to run out`);
+    const { status } = await stage.world(world);
+    assert.deepEqual(
+      status.versions?.map(({ version, hook: ended }) => [version, ended]),
+      [
+        [0, undefined],
+        [1, "Succeeded"],
+      ],
+    );
+    assert.equal(await stage.readInVersion(world, status.head?.digest, "tmp/work"), "precious\n");
+    assert.equal(await stage.readInVersion(world, status.head?.digest, "tmp/hook"), runs);
+    assert.equal(await stage.containers(sandbox), 0);
+    assert.equal((await stage.sandbox(sandbox)).status.lastEnding?.outcome, "Published");
+  });
+}
+
 /** The process that the lease names: its identity begins with host name and process id. */
 async function leaderOf(stage: Stage, replicas: readonly RunningOperator[]): Promise<RunningOperator> {
   return eventually(async () => {

@@ -24,6 +24,7 @@ import {
   runCommand,
   startSession,
   storeFile,
+  syncFiles,
 } from "../helper-session.ts";
 import { type EngineAddress, type EngineTls, parseEngineAddress } from "./address.ts";
 import { hostFacts, hostInfo } from "./capabilities.ts";
@@ -73,6 +74,8 @@ const EXEC_GRACE_MS = 20_000;
 const SESSION_SILENCE_MS = 30_000;
 /** Longest silence while a file moves. */
 const FILE_SILENCE_MS = 60_000;
+/** A slow disk may have much to take. */
+const SYNC_SILENCE_MS = 180_000;
 /** How often, and with what pause, a container is looked at whose connection was lost: 1 s in all. */
 const DEATH_ATTEMPTS = 20;
 const DEATH_PAUSE_MS = 50;
@@ -183,6 +186,11 @@ class DockerDriver implements RuntimeDriver {
   async writeFile(id: string, write: FileWrite, signal: AbortSignal): Promise<void> {
     const call = { command: "put", silenceMs: FILE_SILENCE_MS } as const;
     await this.#withHelper(id, call, (channel) => storeFile(channel, write), signal);
+  }
+
+  async sync(id: string, signal: AbortSignal): Promise<void> {
+    const call = { command: "sync", silenceMs: SYNC_SILENCE_MS } as const;
+    await this.#withHelper(id, call, syncFiles, signal);
   }
 
   async freeze(id: string, signal: AbortSignal): Promise<void> {

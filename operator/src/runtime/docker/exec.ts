@@ -9,7 +9,7 @@ import type { EngineTransport } from "./transport.ts";
 
 const createdExec = z.object({ Id: z.string() });
 
-export type HelperCommand = "session" | "exec" | "put" | "get";
+export type HelperCommand = "session" | "exec" | "put" | "get" | "sync";
 
 export interface HelperCall {
   readonly container: string;

@@ -116,6 +116,12 @@ export class FakeDriver implements RuntimeDriver {
     });
   }
 
+  async sync(id: string, signal: AbortSignal): Promise<void> {
+    await this.#effect({ operation: "sync", subject: id, signal }, () => {
+      this.#running(id);
+    });
+  }
+
   async freeze(id: string, signal: AbortSignal): Promise<void> {
     await this.#effect({ operation: "freeze", subject: id, signal }, () => {
       const container = this.#existing(id);

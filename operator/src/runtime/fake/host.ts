@@ -37,6 +37,7 @@ export type FakeOperation =
   | "exec"
   | "readFile"
   | "writeFile"
+  | "sync"
   | "freeze"
   | "thaw"
   | "commit"

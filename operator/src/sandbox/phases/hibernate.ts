@@ -12,6 +12,7 @@ import { descriptionInForce } from "../../world/publication.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { dropCapture } from "../capture.ts";
 import { isToBeRescued, LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";
+import { HookFailed } from "../hook.ts";
 import { isPastCapture, openRequests } from "../judge.ts";
 import { causeOf, currentOperation, OperationLost, recordStage } from "../operation.ts";
 import { publishedFields, publishOperation } from "../publish-operation.ts";
@@ -139,6 +140,10 @@ async function handleFailure(scope: SandboxScope, error: unknown): Promise<Phase
     await rescue(scope, describe(error));
     return CONTINUE;
   }
+  if (error instanceof HookFailed) {
+    await giveSnapshotUp(scope, { ...currentOperation(scope), lastError: error.message }, error.name);
+    return CONTINUE;
+  }
   const attempts = currentOperation(scope).attempts + 1;
   const waitMs = snapshotBackoffMs(attempts);
   await recordStage(scope, {
@@ -177,7 +182,11 @@ async function thawUncaptured(scope: SandboxScope): Promise<void> {
 }
 
 /** The session goes on; whoever asked learns why there is no version. */
-async function giveSnapshotUp(scope: SandboxScope, operation: SandboxOperation): Promise<void> {
+async function giveSnapshotUp(
+  scope: SandboxScope,
+  operation: SandboxOperation,
+  code = "SnapshotFailed",
+): Promise<void> {
   const compute = scope.sandbox.status?.compute;
   if (compute && scope.driver) await scope.driver.thaw(compute.id, scope.context.signal);
   await dropCapture(scope, operation);
@@ -188,7 +197,7 @@ async function giveSnapshotUp(scope: SandboxScope, operation: SandboxOperation):
       : {
           requests: answer(sandbox, [{ id: operation.request }], {
             outcome: "Failed",
-            code: "SnapshotFailed",
+            code,
             message: operation.lastError ?? "unknown",
             at: isoNow(scope),
           }),

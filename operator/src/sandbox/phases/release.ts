@@ -109,15 +109,16 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
       boot: sandbox.status?.boot ?? 0,
       reason: operation.reason,
       outcome: isPublished ? "Published" : "Discarded",
-      message: isPublished
-        ? `${versionTag(operation.version ?? 0)} is ${operation.digest}`
-        : "nothing of this boot was saved",
+      message: isPublished ? publishedMessage(operation) : "nothing of this boot was saved",
       at,
     },
     requests: answerEnd(sandbox, { isClosed, published: ending, last, at }),
     ...(isClosed ? { closed: { ...last, at } } : {}),
   };
 }
+
+const publishedMessage = ({ version = 0, digest, hook }: SandboxOperation): string =>
+  `${versionTag(version)} is ${digest}${hook?.message === undefined ? "" : `; ${hook.message}`}`;
 
 const versionOf = ({ version, digest }: SandboxOperation): VersionPointer | undefined =>
   digest === undefined ? undefined : { digest, ...(version === undefined ? {} : { version }) };

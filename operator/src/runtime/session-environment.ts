@@ -2,14 +2,24 @@ import type { Sandbox } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import type { Secret } from "../kube/resource-types.ts";
-import { Failure } from "./failure.ts";
 
 const READ_DEADLINE_MS = 10_000;
 
+/** A Secret that `spec.env` names, or a key of it, does not exist. */
+export class EnvironmentIncomplete extends Error {
+  override readonly name = "EnvironmentIncomplete";
+  readonly code: "SecretNotFound" | "SecretKeyNotFound";
+  readonly remediation: string;
+  constructor(code: EnvironmentIncomplete["code"], details: { message: string; remediation: string }) {
+    super(details.message);
+    this.code = code;
+    this.remediation = details.remediation;
+  }
+}
+
 /**
  * The session's environment from `spec.env`, read anew for each command: it goes to the command alone, never into the
- * container's config, which every commit would carry into a version (DESIGN §4.8). Throws `Failure` 409 when a Secret or a
- * key of it is missing.
+ * container's config, which every commit would carry into a version (DESIGN §4.8). Throws `EnvironmentIncomplete`.
  */
 export async function sessionEnvironment(
   sandbox: Sandbox,
@@ -45,9 +55,7 @@ async function readSecret(read: {
     );
   } catch (error) {
     if (!isNotFound(error)) throw error;
-    throw new Failure({
-      status: 409,
-      code: "SecretNotFound",
+    throw new EnvironmentIncomplete("SecretNotFound", {
       message: `Secret ${name}, named in spec.env, does not exist`,
       remediation: "create it in the Sandbox's namespace, or take the variable out of spec.env",
     });
@@ -57,9 +65,7 @@ async function readSecret(read: {
 function referredValue(secret: Secret | undefined, ref: { name: string; key: string }): string {
   const value = secret?.data?.[ref.key];
   if (value !== undefined) return Buffer.from(value, "base64").toString("utf8");
-  throw new Failure({
-    status: 409,
-    code: "SecretKeyNotFound",
+  throw new EnvironmentIncomplete("SecretKeyNotFound", {
     message: `Secret ${ref.name}, named in spec.env, has no key ${ref.key}`,
     remediation: "add the key to the Secret, or name another one in spec.env",
   });
