@@ -96,6 +96,19 @@ testLife("the host cannot freeze: the work is saved, and the version says that i
   },
 });
 
+test("a fuzzy session that ran on after a capture which was not recorded is captured anew", async () => {
+  const parts = await memoryParts({});
+  parts.host.refusesFreeze = true;
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  parts.work("one");
+  parts.effects.killAfter("commit");
+  await parts.until("killed", () => parts.wasKilled());
+  parts.work("two");
+  await parts.until("Hibernated", () => isAsleep(parts.sandbox()));
+  assertSaved(parts, ["one", "two"]);
+  assertClean(parts);
+});
+
 test("a host that lacks the capability is not asked to freeze", async () => {
   const parts = await memoryParts({});
   const runtime = parts.runtimes.peek({ name: "local" });

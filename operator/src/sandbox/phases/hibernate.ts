@@ -75,8 +75,8 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   const isThere = isAlive(observed) || observed?.state === "Exited";
 
   if (needsCapture(operation) || (isThere && !(await isStillCaptured(scope, operation)))) {
-    // The session may have run on since an earlier try: a capture that is already there is adopted only after `Frozen`.
-    if (operation.stage === "Intended") await snapshots.forgetCapture(capture, signal);
+    // The session may have run on since an earlier try: a capture that is already there is adopted only where it stood still.
+    if (operation.stage === "Intended" || observed?.state === "Running") await snapshots.forgetCapture(capture, signal);
     await quiesce(scope, driver);
     await snapshots.capture(capture, signal);
     // What a retry must repeat to the letter is written down with the capture.
