@@ -6,12 +6,13 @@ import { type Config, parseConfig } from "../../operator/src/config.ts";
 import { installationId } from "../../operator/src/installation.ts";
 import { createKubeClient } from "../../operator/src/kube/client.ts";
 import type { KubeClient, ResourceClient } from "../../operator/src/kube/contract.ts";
-import { RUNTIMES as RUNTIME_TYPE } from "../../operator/src/kube/resource-types.ts";
+import { LEASES, RUNTIMES as RUNTIME_TYPE } from "../../operator/src/kube/resource-types.ts";
 import { createControllerRole } from "../../operator/src/process/controllers.ts";
 import { openDrivers } from "../../operator/src/process/drivers.ts";
 import { createMirrors } from "../../operator/src/process/mirror.ts";
 import { openRegistries } from "../../operator/src/process/registries.ts";
 import { type Clock, systemClock } from "../../operator/src/reconciler/clock.ts";
+import type { Lease } from "../../operator/src/reconciler/lease.ts";
 import { noMetrics } from "../../operator/src/reconciler/metrics.ts";
 import { createLogger } from "../../operator/src/telemetry/logger.ts";
 import { CrashGate, crashingDriver, crashingKube, crashingRegistry } from "./crash.ts";
@@ -125,6 +126,7 @@ export async function startControllers(
     config,
     installation,
     kube: crashingKube(kube, gate),
+    leases: crashingKube(kube, gate).resource<Lease>(LEASES),
     mirrors,
     drivers: {
       driverFor: async (...call) => crashingDriver(await drivers.driverFor(...call), gate),

@@ -5,9 +5,9 @@ import type { Config } from "../config.ts";
 import { GatewayLeases } from "../gateway/gateway-lease.ts";
 import { GatewayWatch } from "../gateway/gateway-watch.ts";
 import { withdrawIfNoGateway } from "../gateway/registration.ts";
-import type { KubeClient } from "../kube/contract.ts";
+import type { KubeClient, ResourceClient } from "../kube/contract.ts";
 import { EventRecorder } from "../kube/events.ts";
-import { LEASES, NAMESPACES, RUNTIMES, SANDBOXES, SECRETS, type Secret, WORLDS } from "../kube/resource-types.ts";
+import { NAMESPACES, RUNTIMES, SANDBOXES, SECRETS, type Secret, WORLDS } from "../kube/resource-types.ts";
 import type { Clock } from "../reconciler/clock.ts";
 import { type Controller, createController } from "../reconciler/controller.ts";
 import { LeaderElector, type Lease } from "../reconciler/lease.ts";
@@ -38,6 +38,8 @@ export interface ControllerParts {
   /** Id of this installation. */
   readonly installation: string;
   readonly kube: KubeClient;
+  /** Over connections of its own: renewing the lease must not wait behind the calls of all the work. */
+  readonly leases: ResourceClient<Lease>;
   readonly mirrors: Mirrors;
   readonly drivers: DriverPool;
   readonly registry: InstallationRegistry;
@@ -65,10 +67,10 @@ const LEASE_NAME = "agent-worlds-controller";
 const GATEWAY_CHECK_MS = 10_000;
 
 export function createControllerRole(parts: ControllerParts): ControllerRole {
-  const { config, kube, metrics, log } = parts;
+  const { config, leases, metrics, log } = parts;
   const { leaseDurationSeconds, renewDeadlineSeconds, retryPeriodSeconds } = config.leader;
   const elector = new LeaderElector({
-    client: kube.resource<Lease>(LEASES),
+    client: leases,
     lease: { namespace: config.namespace, name: LEASE_NAME },
     identity: parts.identity,
     leaseDurationMs: leaseDurationSeconds * 1000,

@@ -5,7 +5,9 @@ import type { Config } from "../config.ts";
 import { installationId } from "../installation.ts";
 import { createKubeClient } from "../kube/client.ts";
 import type { ConnectionSource } from "../kube/connection.ts";
+import { LEASES } from "../kube/resource-types.ts";
 import { systemClock } from "../reconciler/clock.ts";
+import type { Lease } from "../reconciler/lease.ts";
 import { serveHealth, serveMetrics } from "../telemetry/endpoints.ts";
 import { createMetrics } from "../telemetry/metrics.ts";
 import { CONTROLLERS, createControllerRole } from "./controllers.ts";
@@ -42,6 +44,7 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
   });
   await using parts = new AsyncDisposableStack();
   const kube = parts.adopt(createKubeClient({ source: connection }), (client) => client.close());
+  const elections = parts.adopt(createKubeClient({ source: connection, poolSize: 2 }), (client) => client.close());
   const mirrors = createMirrors({ kube, log, metrics });
   // Both roles act on containers, and on this installation's only.
   const installation = await patiently(
@@ -57,7 +60,16 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
       (opened) => opened.close(),
     );
     roles.push(
-      createControllerRole({ ...shared, registry, sources, metrics, verification, rescueMetrics, clock: systemClock }),
+      createControllerRole({
+        ...shared,
+        leases: elections.resource<Lease>(LEASES),
+        registry,
+        sources,
+        metrics,
+        verification,
+        rescueMetrics,
+        clock: systemClock,
+      }),
     );
   }
   // A gateway asks no registry: what is wrong with one keeps no gateway from serving.
