@@ -31,7 +31,7 @@ export interface Ground extends AsyncDisposable {
 const IMAGE: BaseImageName = "busybox";
 const NAMESPACE = "chaos";
 /** All versions of a thousand faults fit, and it is filled up in an instant. */
-const REGISTRY_DISK = "1g";
+const REGISTRY_DISK = "768m";
 
 export async function prepareGround(signal: AbortSignal): Promise<Ground> {
   await using undo = new AsyncDisposableStack();

@@ -82,10 +82,10 @@ export async function perform(performance: Performance): Promise<Performed> {
     if (performance.everyPoint) await killAtEveryPoint(performance, stage);
     const drawn = performance.chosen ?? drawFaults(random.fork("faults"), performance.faults);
     const struck = await strikeAll(performance, theatre, drawn);
-    const coverage = operators.coverage;
     const unsettled = await settle(performance, stage);
     const rest = await measureRest(performance, stage);
     unsettled.push(...(await removeAll(performance, stage)));
+    const { coverage, strayEnds } = operators;
     say("audit: the registry's bytes, the engine's containers, the API server's objects and its audit log");
     const report = await audit({
       ledger: ledger.entries(),
@@ -97,7 +97,6 @@ export async function perform(performance: Performance): Promise<Performed> {
       rest: { ...rest, agent: "agent-worlds" },
       tags: tags.seen,
     });
-    const { strayEnds } = operators;
     const performed = { struck, coverage, report, strayEnds, unsettled, lives: workload.lives };
     const isClean = report.findings.length + strayEnds.length + unsettled.length === 0;
     if (!isClean) await keepEvidence(performance, ground);
@@ -185,8 +184,9 @@ async function strikeAll(
 }
 
 /** No fault any more, no new session: whatever is on its way comes to its end by itself. */
-async function settle({ say }: Performance, { operators, board, workload }: Stage): Promise<string[]> {
-  operators.set({ ...CALM });
+async function settle({ say, everyPoint }: Performance, { operators, board, workload }: Stage): Promise<string[]> {
+  // A point that is passed here for the first time is one more to die at.
+  operators.set({ ...CALM, uncovered: everyPoint });
   say("no more faults; everything under way comes to its end");
   const since = Date.now();
   const rested = await within(SETTLED_WITHIN_MS, workload.rest());
@@ -197,7 +197,7 @@ async function settle({ say }: Performance, { operators, board, workload }: Stag
 
 async function measureRest(
   { say, restMs, sessionsAtRest }: Performance,
-  { board, workload }: Stage,
+  { board, operators, workload }: Stage,
 ): Promise<{ from: number; to: number }> {
   for (let settled = 0; settled < sessionsAtRest; settled += 4) {
     const now = Array.from({ length: Math.min(4, sessionsAtRest - settled) }, (_, index) =>
@@ -205,6 +205,8 @@ async function measureRest(
     );
     await Promise.all(now);
   }
+  operators.set({ ...CALM });
+  await operators.leader();
   await board.fresh();
   // The last Events and summaries are on their way for a moment.
   await pause(QUIET_MS);
@@ -216,8 +218,12 @@ async function measureRest(
 }
 
 /** Everything is deleted as a user would. What does not go is left for the audit to find. */
-async function removeAll({ say, signal }: Performance, { board, workload, ground }: Stage): Promise<string[]> {
+async function removeAll(
+  { say, signal, everyPoint }: Performance,
+  { board, operators, workload, ground }: Stage,
+): Promise<string[]> {
   say("everything is deleted");
+  operators.set({ uncovered: everyPoint });
   const ended = await within(SETTLED_WITHIN_MS, workload.finish());
   for (const { metadata } of board.allWorlds()) {
     const ref = { name: metadata.name, namespace: ground.namespace };

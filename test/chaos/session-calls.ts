@@ -87,6 +87,7 @@ export async function remove(board: Board, ref: SandboxRef): Promise<void> {
   await persistently((signal) => board.sandboxes.delete(ref, { signal })).catch(unlessGone);
 }
 
-function unlessGone(error: unknown): void {
+/** Whoever wants it gone has what they want. */
+export function unlessGone(error: unknown): void {
   if (!isNotFound(error)) throw error;
 }

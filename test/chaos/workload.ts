@@ -13,7 +13,7 @@ import { type Board, BoardClosed } from "./board.ts";
 import type { Random } from "./draw/random.ts";
 import type { Ground } from "./ground.ts";
 import type { Files, Ledger } from "./ledger.ts";
-import { ask, createOnce, persistently, remove, type SandboxRef, setMode, touch } from "./session-calls.ts";
+import { ask, createOnce, persistently, remove, type SandboxRef, setMode, touch, unlessGone } from "./session-calls.ts";
 
 /** How a boot is to end. */
 const ENDS = [
@@ -29,6 +29,8 @@ type End = (typeof ENDS)[number]["value"];
 const LIVES = 7;
 /** A life that takes longer is left to itself: the lane goes on in another World, and the settling waits for it. */
 const PATIENCE_MS = 60_000;
+/** Worlds that wait for their last session, before lanes wait as well. */
+const MOST_LEFT = 6;
 const EXEC_MS = 10_000;
 const SHORT_TTL_S = 3;
 const LONG_TTL_S = 600;
@@ -53,7 +55,7 @@ export class Workload implements AsyncDisposable {
   readonly #options: WorkloadOptions;
   readonly #driver: RuntimeDriver;
   readonly #lanes: Promise<void>[];
-  /** Lives that their lane has left. */
+  /** Worlds that their lane has left, with the ends of their sessions. */
   readonly #left = new Set<Promise<boolean>>();
   readonly #failures: unknown[] = [];
   readonly #settled: Session[] = [];
@@ -123,27 +125,51 @@ export class Workload implements AsyncDisposable {
   async #work(random: Random): Promise<void> {
     while (!this.#resting) {
       const world = await this.#createWorld();
-      for (let life = 0; life < LIVES && !this.#resting; life++) {
-        if (!(await this.#withPatience(this.#live(world, random)))) break;
+      const lives: Promise<boolean>[] = [];
+      let inTime = true;
+      while (inTime && lives.length < LIVES && !this.#resting) {
+        const life = this.#followed(this.#live(world, random));
+        lives.push(life);
+        inTime = await this.#withPatience(life);
       }
+      const over = this.#followed(this.#retire(world, lives));
+      this.#left.add(over);
+      void over.then(() => this.#left.delete(over));
+      // What is left must not pile up: an operator that does nothing but catch up would be hit in the same place for ever.
+      while (this.#left.size > MOST_LEFT && !this.#resting) await Promise.race(this.#left);
+    }
+  }
+
+  /** A World goes when its last session has ended; its versions stay. */
+  async #retire(world: string, lives: readonly Promise<boolean>[]): Promise<void> {
+    await Promise.all(lives);
+    const { board, ground, ledger } = this.#options;
+    if (board.world(world)?.spec.deletionPolicy === "Delete") ledger.note({ kind: "released", world });
+    const ref = { name: world, namespace: ground.namespace };
+    await persistently((signal) => board.worlds.delete(ref, { signal })).catch(unlessGone);
+    await board.until(() => (board.world(world) === undefined ? true : undefined), {
+      what: `World ${world} gone`,
+      timeoutMs: 20 * 60_000,
+    });
+  }
+
+  /** Whether it came to its end; why not is a failure of the run. */
+  async #followed(life: Promise<void>): Promise<boolean> {
+    try {
+      await life;
+      return true;
+    } catch (error) {
+      if (!(error instanceof BoardClosed)) this.#failures.push(error);
+      return false;
     }
   }
 
   /** Whether the life was over in time; one that was not goes on by itself, and the settling waits for it. */
-  async #withPatience(life: Promise<void>): Promise<boolean> {
-    const settled = life.then(
-      () => true,
-      (error: unknown) => {
-        if (!(error instanceof BoardClosed)) this.#failures.push(error);
-        return false;
-      },
-    );
-    this.#left.add(settled);
-    void settled.then(() => this.#left.delete(settled));
+  async #withPatience(life: Promise<boolean>): Promise<boolean> {
     const patience = Promise.withResolvers<boolean>();
     const timer = setTimeout(() => patience.resolve(false), PATIENCE_MS);
     try {
-      return await Promise.race([settled, patience.promise]);
+      return await Promise.race([life, patience.promise]);
     } finally {
       clearTimeout(timer);
     }
@@ -153,8 +179,9 @@ export class Workload implements AsyncDisposable {
     const { board, ground, ledger } = this.#options;
     const name = `w${++this.#worlds}`;
     const ref = { name, namespace: ground.namespace };
-    // Every third World lets old versions go.
+    // Every third World lets old versions go, every sixth takes them with it in the end.
     const keepVersions = this.#worlds % 3 === 0 ? 3 : 0;
+    const deletionPolicy = this.#worlds % 6 === 5 ? "Delete" : "Retain";
     const world = await createOnce(
       () =>
         board.worlds.create(
@@ -162,7 +189,7 @@ export class Workload implements AsyncDisposable {
             apiVersion: "agentworlds.dev/v1alpha1",
             kind: "World",
             metadata: ref,
-            spec: { from: { image: ground.image }, retention: { keepVersions } },
+            spec: { from: { image: ground.image }, retention: { keepVersions }, deletionPolicy },
           },
           { namespace: ref.namespace, signal: AbortSignal.timeout(30_000) },
         ),

@@ -73,6 +73,13 @@ test("an acknowledged version that cannot be read is lost; one that retention ma
   assert.deepEqual(judge(keeping(2), { versions: { d1: broken } }), ["lost"]);
 });
 
+test("versions that went with their World, as its policy says, are not missed", () => {
+  const gone: Version = { kind: "broken", why: "404" };
+  const versions = { d0: gone, d1: gone, d2: gone };
+  assert.ok(judge(CLEAN, { versions }).includes("lost"));
+  assert.deepEqual(judge([...CLEAN, { kind: "released", world: "w1" }], { versions }), []);
+});
+
 test("a version that lacks what an earlier one held is a loss", () => {
   const unseen = instead(isBoot(two), { kind: "booted", world: "w1", ...two, digest: "d2" });
   assert.deepEqual(judge(unseen, { versions: { d2: whole("b") } }), ["lost", "lostWithoutCondition"]);

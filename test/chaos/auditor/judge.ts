@@ -48,6 +48,9 @@ export function judgeLedger(entries: readonly LedgerEntry[], evidence: Evidence)
   const worlds = entries.filter((entry) => entry.kind === "world");
   return worlds.flatMap((world) => {
     const history = historyOf(world, entries);
+    const isReleased = history.entries.some((entry) => entry.kind === "released");
+    // Its versions are gone because that was asked for: what they held cannot be judged any more.
+    if (isReleased) return judgeTags(history, evidence);
     return [
       ...judgeVersions(history, evidence),
       ...judgeSnapshots(history, evidence),

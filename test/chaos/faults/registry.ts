@@ -1,5 +1,6 @@
-import { rm, statfs, writeFile } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import { attempt } from "../../../hack/parts/process.ts";
 import type { FaultKind } from "../draw/faults.ts";
 import type { FaultAct } from "../faults.ts";
 import { holdRules, lengthOf, pause } from "./hold.ts";
@@ -59,13 +60,14 @@ export const REGISTRY_FAULTS = {
   },
 
   async registryDiskFull({ ground }, fault) {
-    const { dataDirectory } = ground.registry;
-    const ballast = join(dataDirectory, "ballast");
-    const { bavail, bsize } = await statfs(dataDirectory);
-    const failed = await fillUp(ballast, bavail * bsize);
-    await pause(lengthOf(fault, 2_000, 4_000));
-    await rm(ballast, { force: true });
-    return { cameTrue: failed, detail: `${Math.round((bavail * bsize) / 2 ** 20)} MiB of ballast` };
+    const ballast = join(ground.registry.dataDirectory, "ballast");
+    try {
+      const isFull = await fillUp(ballast);
+      await pause(lengthOf(fault, 2_000, 4_000));
+      return { cameTrue: isFull, detail: "not a byte is left" };
+    } finally {
+      await rm(ballast, { force: true });
+    }
   },
 
   async registryRestart({ ground }) {
@@ -99,13 +101,8 @@ export const REGISTRY_FAULTS = {
 } satisfies Partial<Record<FaultKind, FaultAct>>;
 
 /** Writes until there is no room; says whether that was reached. */
-async function fillUp(path: string, bytes: number): Promise<boolean> {
-  try {
-    // A little more than is free: other writers let go of some in between.
-    await writeFile(path, Buffer.alloc(bytes + 2 ** 20));
-    return false;
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOSPC") return true;
-    throw error;
-  }
+async function fillUp(path: string): Promise<boolean> {
+  const command = ["dd", "if=/dev/zero", `of=${path}`, "bs=1M"];
+  const { stderr } = await attempt(command, { signal: AbortSignal.timeout(60_000) });
+  return stderr.includes("No space left on device");
 }
