@@ -54,7 +54,7 @@ const NO_NEW_POINT_MS = 25_000;
 const MOST_COVERING_MS = 25 * 60_000;
 /** The longest back-off of a snapshot is 5 min (docs/spec/sandbox.md), and one attempt may follow it. */
 const SETTLED_WITHIN_MS = 8 * 60_000;
-const QUIET_MS = 4_000;
+const QUIET_MS = 6_000;
 
 export async function perform(performance: Performance): Promise<Performed> {
   const since = Date.now();
@@ -65,6 +65,7 @@ export async function perform(performance: Performance): Promise<Performed> {
   const ledgerPath = join(ground.directory, "ledger.jsonl");
   const ledger = undo.use(new Ledger(ledgerPath));
   const board = undo.use(new Board({ kubeconfigPath: ground.cluster.kubeconfigPath, ledger }));
+  signal.addEventListener("abort", () => board.close(), { once: true });
   const installation = await installationId(board.kube, { namespace: OPERATOR_NAMESPACE }, signal);
   const operators = undo.use(new Operators(operatorsOn(ground)));
   const reader = new VersionReader(ground.registry.url);

@@ -4,7 +4,7 @@ import type { KillPoint } from "../gate/points.ts";
 import type { Operators } from "../operators.ts";
 
 /** A point that is not passed for so long is given up. */
-const PASSED_WITHIN_MS = 15_000;
+const PASSED_WITHIN_MS = 12_000;
 /** The lease is renewed all the time: a death there hits nothing on its way. Coverage kills there as well. */
 const isWork = ({ name }: KillPoint): boolean => !name.includes(" leases");
 
@@ -15,7 +15,7 @@ function choosePoint(operators: Operators, choice: number): KillPoint | undefine
   return usual[Math.floor(choice * usual.length)];
 }
 
-const nthOf = ({ length }: DrawnFault): number => 1 + Math.floor(length * 3);
+const nthOf = ({ length }: DrawnFault): number => 1 + Math.floor(length * 2);
 
 export const OPERATOR_FAULTS = {
   async operatorKilledAtPoint({ operators }, fault) {

@@ -1,6 +1,6 @@
-import { rm } from "node:fs/promises";
+import { rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { attempt } from "../../../hack/parts/process.ts";
+import { attempt, run } from "../../../hack/parts/process.ts";
 import type { FaultKind } from "../draw/faults.ts";
 import type { FaultAct } from "../faults.ts";
 import { holdRules, lengthOf, pause } from "./hold.ts";
@@ -62,7 +62,7 @@ export const REGISTRY_FAULTS = {
   async registryDiskFull({ ground }, fault) {
     const ballast = join(ground.registry.dataDirectory, "ballast");
     try {
-      const isFull = await fillUp(ballast);
+      const isFull = await fillUp(ballast, ground.registry.dataDirectory);
       await pause(lengthOf(fault, 2_000, 4_000));
       return { cameTrue: isFull, detail: "not a byte is left" };
     } finally {
@@ -91,6 +91,7 @@ export const REGISTRY_FAULTS = {
       // Nobody may write during a collection, or it takes what was accepted a moment ago: that is the registry's own rule.
       registryProxy.partition();
       await pause(250);
+      await removeEmptyLinks(registry.dataDirectory);
       await registry.collectGarbage();
     } finally {
       held.remove();
@@ -100,9 +101,21 @@ export const REGISTRY_FAULTS = {
   },
 } satisfies Partial<Record<FaultKind, FaultAct>>;
 
-/** Writes until there is no room; says whether that was reached. */
-async function fillUp(path: string): Promise<boolean> {
-  const command = ["dd", "if=/dev/zero", `of=${path}`, "bs=1M"];
-  const { stderr } = await attempt(command, { signal: AbortSignal.timeout(60_000) });
-  return stderr.includes("No space left on device");
+/** Takes what is free; says whether nothing is left. */
+async function fillUp(path: string, dataDirectory: string): Promise<boolean> {
+  const signal = AbortSignal.timeout(60_000);
+  const { bavail, bsize } = await statfs(dataDirectory);
+  // Most of it at once, without a byte being written; the rest until the disk itself says no.
+  await attempt(["fallocate", "--length", String(Math.floor(bavail * bsize * 0.97)), path], { signal });
+  const rest = ["dd", "if=/dev/zero", `of=${path}`, "bs=64K", "oflag=append", "conv=notrunc"];
+  return (await attempt(rest, { signal })).stderr.includes("No space left on device");
+}
+
+/**
+ * A write for which there was no room leaves an empty link behind, over which the registry's collection gives up: it goes, as
+ * whoever runs the registry would have it go.
+ */
+async function removeEmptyLinks(dataDirectory: string): Promise<void> {
+  const command = ["find", dataDirectory, "-name", "link", "-size", "0", "-delete"];
+  await run(command, { signal: AbortSignal.timeout(30_000) });
 }
