@@ -17,7 +17,7 @@ import { CALM, type Coverage } from "./gate/control.ts";
 import { type Ground, prepareGround } from "./ground.ts";
 import { Ledger } from "./ledger.ts";
 import { Operators } from "./operators.ts";
-import { persistently } from "./session-calls.ts";
+import { persistently, unlessGone } from "./session-calls.ts";
 import { Workload } from "./workload.ts";
 
 export interface Performance {
@@ -228,7 +228,7 @@ async function removeAll(
   const ended = await within(SETTLED_WITHIN_MS, workload.finish());
   for (const { metadata } of board.allWorlds()) {
     const ref = { name: metadata.name, namespace: ground.namespace };
-    await persistently(() => board.worlds.delete(ref, { signal }));
+    await persistently(() => board.worlds.delete(ref, { signal })).catch(unlessGone);
   }
   const gone = await until(board, () => board.allWorlds().length + board.allSandboxes().length === 0, 60_000);
   const namespaces = board.kube.resource(NAMESPACES);
