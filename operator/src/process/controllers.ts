@@ -16,6 +16,7 @@ import { WorkQueue } from "../reconciler/workqueue.ts";
 import { type InstallationRegistry, withClient } from "../registry/installation.ts";
 import type { ImageSources } from "../registry/sources.ts";
 import { reconcileRuntimes } from "../runtime/controller.ts";
+import { COMMIT_MS } from "../runtime/docker/images.ts";
 import type { DriverPool } from "../runtime/driver-pool.ts";
 import { createRuntimeRescues } from "../runtime/rescues.ts";
 import { createComputeSearch } from "../runtime/search.ts";
@@ -65,6 +66,9 @@ export const CONTROLLERS = ["world", "sandbox", "runtime"] as const;
 const LEASE_NAME = "agent-worlds-controller";
 /** How often the leader looks whether a gateway still serves what is registered. */
 const GATEWAY_CHECK_MS = 10_000;
+
+/** Longer than the longest call that has a bound of its own, a commit, and what surrounds it: such a call fails by itself. */
+const PASS_DEADLINE_MS = COMMIT_MS + 10 * 60_000;
 
 export function createControllerRole(parts: ControllerParts): ControllerRole {
   const { config, leases, metrics, log } = parts;
@@ -191,6 +195,7 @@ function makeControllers(
       queue: queues.worlds,
       // A new leader looks at every World again; a new World must not wait behind all of them.
       workers: config.limits.workers,
+      passDeadlineMs: PASS_DEADLINE_MS,
       reconcile: reconcileWorlds({
         installation,
         writer,
@@ -218,6 +223,7 @@ function makeControllers(
       name: "sandbox",
       queue: queues.sandboxes,
       workers: config.limits.workers,
+      passDeadlineMs: PASS_DEADLINE_MS,
       reconcile: reconcileSandboxes({
         installation,
         sandboxes,

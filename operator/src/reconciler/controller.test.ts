@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ControllerOptions, createController, intentOf, LONGEST_REQUEUE_MS } from "./controller.ts";
+import { PassDeadlineExceeded } from "./deadline.ts";
 import { silentLog } from "./log.ts";
 import { noMetrics } from "./metrics.ts";
 import { Terminal, Waiting } from "./policy.ts";
@@ -211,6 +212,21 @@ test("a pass over its deadline is aborted and retried", async () => {
   it.queue.add("a");
   await it.clock.advance(1_100);
   assert.deepEqual(it.ends, ["error", "settled"]);
+});
+
+test("the deadline of a pass is not the end of its process", async () => {
+  const seen: unknown[] = [];
+  const reconcile: Reconcile = (_, { signal, process }) =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener("abort", () => {
+        seen.push([signal.reason instanceof PassDeadlineExceeded, process?.aborted]);
+        reject(signal.reason);
+      });
+    });
+  await using it = setup(reconcile, { passDeadlineMs: 1_000 });
+  it.queue.add("a");
+  await it.clock.advance(1_100);
+  assert.deepEqual(seen, [[true, false]]);
 });
 
 test("a pass that ignores its deadline frees its worker but keeps its key to itself", async () => {

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { apiFailureOf, isWriteConflict } from "./api-failure.ts";
 import { retryAfterMs } from "./backoff.ts";
 import { type Clock, monotonicNow, systemClock } from "./clock.ts";
-import { type Deadline, startDeadline, untilAborted, whenAborted } from "./deadline.ts";
+import { type Deadline, PassDeadlineExceeded, startDeadline, untilAborted, whenAborted } from "./deadline.ts";
 import type { KubeObject } from "./list-watch.ts";
 import { type Log, silentLog } from "./log.ts";
 import { noMetrics, type PassEnd, type ReconcilerMetrics } from "./metrics.ts";
@@ -180,6 +180,7 @@ class QueueController implements Controller {
       clock: this.#clock,
       milliseconds: this.#passDeadlineMs,
       parent: this.#abort.signal,
+      reason: new PassDeadlineExceeded(this.#passDeadlineMs),
     });
     const pass = this.#pass(key, deadline).finally(() => {
       deadline[Symbol.dispose]();
@@ -200,7 +201,7 @@ class QueueController implements Controller {
     const fields = { controller: this.name, key, reconcileId };
     let verdict: Verdict;
     try {
-      const context = { signal: deadline.signal, clock: this.#clock, reconcileId };
+      const context = { signal: deadline.signal, process: this.#abort.signal, clock: this.#clock, reconcileId };
       verdict = judgeResult(await this.#options.reconcile(key, context));
     } catch (error) {
       verdict = judgeError(error, this.#abort.signal.aborted);

@@ -10,6 +10,14 @@ export class DeadlineExceeded extends Error {
   }
 }
 
+/** The pass, not the process, has come to its end: nothing is lost but time, and whoever can must say so. */
+export class PassDeadlineExceeded extends Error {
+  override readonly name = "PassDeadlineExceeded";
+  constructor(milliseconds: number) {
+    super(`the pass was cut off: it took longer than ${Math.round(milliseconds / 1000)} s`);
+  }
+}
+
 /** A signal that aborts with its parent or when the time is up. Dispose it when the work is over, or its timer stays. */
 export interface Deadline extends Disposable {
   readonly signal: AbortSignal;
@@ -21,6 +29,8 @@ export interface DeadlineOptions {
   readonly clock: Clock;
   readonly milliseconds: number;
   readonly parent: AbortSignal;
+  /** What it aborts with when the time is up. Default: a `DeadlineExceeded`. */
+  readonly reason?: Error;
 }
 
 /**
@@ -39,7 +49,7 @@ export function startDeadline(options: DeadlineOptions): Deadline {
     () => {
       if (controller.signal.aborted) return;
       expired = true;
-      controller.abort(new DeadlineExceeded(milliseconds));
+      controller.abort(options.reason ?? new DeadlineExceeded(milliseconds));
     },
     // The sleep rejects only because dispose() below ended it.
     () => undefined,

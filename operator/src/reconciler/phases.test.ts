@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { PassDeadlineExceeded } from "./deadline.ts";
 import { type PassOutcome, type Phase, runPhases } from "./phases.ts";
 import { Terminal, Waiting } from "./policy.ts";
 import { CONTINUE, type ReconcileContext, type ReconcileResult, requeueAfter, STOP } from "./reconcile.ts";
@@ -94,6 +95,31 @@ test("two real failures are both reported", async () => {
   const { error } = await pass([broken], () => Promise.reject(second));
   assert.ok(error instanceof AggregateError);
   assert.deepEqual(error.errors, [first, second]);
+});
+
+test("a pass that was cut off by its own deadline finishes under a fresh signal, unless its process ends", async () => {
+  for (const isEnding of [false, true]) {
+    const [pass, process] = [new AbortController(), new AbortController()];
+    const reason = new PassDeadlineExceeded(1_000);
+    const hangs: Phase<Scope> = async () => {
+      if (isEnding) process.abort(new Error("lease lost"));
+      pass.abort(reason);
+      throw new Error("aborted");
+    };
+    let isAborted: boolean | undefined;
+    const running = runPhases<Scope>({
+      phases: [hangs],
+      scope: { walked: [] },
+      context: { ...context, signal: pass.signal, process: process.signal },
+      finish: async (_scope, outcome, { signal }) => {
+        isAborted = signal.aborted;
+        assert.equal(outcome.kind === "failed" && outcome.isCutOff === true, !isEnding);
+        return {};
+      },
+    });
+    await assert.rejects(running, isEnding ? /aborted/ : (error) => error === reason);
+    assert.equal(isAborted, isEnding);
+  }
 });
 
 test("an aborted pass runs no phase, and finish learns why", async () => {

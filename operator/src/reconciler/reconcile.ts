@@ -16,6 +16,8 @@ export type Reconcile = (key: Key, context: ReconcileContext) => Promise<Reconci
 export interface ReconcileContext {
   /** Aborts when the leader's lease is lost, the process drains, or the pass exceeds its deadline. */
   readonly signal: AbortSignal;
+  /** Aborts as `signal` does, except at the pass's deadline. Without it nothing is done after that. */
+  readonly process?: AbortSignal;
   readonly clock: Clock;
   /** Unique per pass; goes into every log line of it. */
   readonly reconcileId: string;

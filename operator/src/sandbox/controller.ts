@@ -4,7 +4,7 @@ import { isConflict, isNotFound } from "../kube/errors.ts";
 import { findCondition } from "../reconciler/conditions.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { type PassOutcome, type Phase, runPhases } from "../reconciler/phases.ts";
-import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
+import type { Reconcile, ReconcileContext, ReconcileResult } from "../reconciler/reconcile.ts";
 import { creatorOf } from "../world/creator.ts";
 import { explain } from "../world/status.ts";
 import { drainOf } from "./drain.ts";
@@ -13,7 +13,7 @@ import { admit } from "./phases/admit.ts";
 import { confirmCapture } from "./phases/confirm-capture.ts";
 import { findCompute } from "./phases/find-compute.ts";
 import { followRescue } from "./phases/follow-rescue.ts";
-import { hibernate } from "./phases/hibernate.ts";
+import { endCutOffAttempt, hibernate } from "./phases/hibernate.ts";
 import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
 import { judge, observe, resolveWorld } from "./phases/resolve.ts";
@@ -59,8 +59,13 @@ export function reconcileSandboxes(dependencies: SandboxDependencies): Reconcile
   };
 }
 
-async function summarise(scope: SandboxScope, outcome: PassOutcome): Promise<ReconcileResult> {
-  const failure = outcome.kind === "failed" ? outcome.error : undefined;
+async function summarise(
+  scope: SandboxScope,
+  outcome: PassOutcome,
+  context: ReconcileContext,
+): Promise<ReconcileResult> {
+  scope.context = context;
+  const failure = await failureOf(scope, outcome);
   // A stale object, a lost lease or an object that is gone is no finding about the session.
   const isStale = isConflict(failure) || failure instanceof BootOvertaken;
   if (isStale || failure instanceof SandboxGone || scope.context.signal.aborted) return {};
@@ -92,6 +97,17 @@ async function summarise(scope: SandboxScope, outcome: PassOutcome): Promise<Rec
     );
   }
   return {};
+}
+
+async function failureOf(scope: SandboxScope, outcome: PassOutcome): Promise<unknown> {
+  if (outcome.kind !== "failed") return undefined;
+  if (!outcome.isCutOff || outcome.phase !== hibernate.name) return outcome.error;
+  try {
+    await endCutOffAttempt(scope, outcome.error);
+    return undefined;
+  } catch (error) {
+    return error;
+  }
 }
 
 function announceDraining({ dependencies, sandbox }: SandboxScope, before: Sandbox): void {

@@ -5,6 +5,7 @@
 import type { Runtime, Sandbox, World, WorldVerb } from "@agentworlds/crds";
 import { isConflict } from "../kube/errors.ts";
 import { NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
+import { PassDeadlineExceeded } from "../reconciler/deadline.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import type { Reconcile } from "../reconciler/reconcile.ts";
@@ -137,6 +138,7 @@ export async function memoryParts(options: {
   let reconcile = reconcileSandboxes(dependencies());
   let reconcileWorld = reconcileWorlds(worldDependencies());
   const failures: string[] = [];
+  let passing = new AbortController();
 
   /** One pass, as the loop makes it; returns the milliseconds after which the next is due. */
   async function pass(): Promise<number> {
@@ -151,7 +153,8 @@ export async function memoryParts(options: {
 
   /** Undefined: the process ended in it. */
   async function passOf(key: string, controller: Reconcile, restMs: number): Promise<number | undefined> {
-    const context = { signal: new AbortController().signal, clock, reconcileId: "test" };
+    passing = new AbortController();
+    const context = { signal: passing.signal, process: new AbortController().signal, clock, reconcileId: "test" };
     try {
       return (await controller(key, context)).requeueAfterMs ?? restMs;
     } catch (error) {
@@ -159,6 +162,7 @@ export async function memoryParts(options: {
       if (error instanceof Terminal) throw error;
       if (error instanceof Waiting) return error.afterMs;
       if (isConflict(error)) return 0;
+      if (error instanceof PassDeadlineExceeded) return 1_000;
       // Whatever a dying process made of it, the next one begins anew.
       effects.restart();
       reconcile = reconcileSandboxes(dependencies());
@@ -257,6 +261,8 @@ export async function memoryParts(options: {
       change((sandbox) => ({ ...sandbox, metadata: { ...sandbox.metadata, deletionTimestamp } }));
       collectGarbage();
     },
+    /** The pass under way has taken too long. */
+    cutOff: () => passing.abort(new PassDeadlineExceeded(1_000)),
     wasKilled: () => effects.wasKilled,
     /** Somebody works in the session. */
     work(entry: string) {

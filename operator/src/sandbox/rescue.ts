@@ -12,6 +12,7 @@ import {
   type VersionPointer,
 } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
+import { startDeadline } from "../reconciler/deadline.ts";
 import { RuntimeError } from "../runtime/errors.ts";
 import { WITHOUT_WORK } from "../runtime/rescues.ts";
 import { captureName } from "../snapshot/docker-commit.ts";
@@ -146,13 +147,18 @@ function keptFor(scope: SandboxScope, runtime: string): Pick<RuntimeRescue, "sin
   return { since: isoNow(scope), expiresAt: new Date(now + seconds * 1000).toISOString() };
 }
 
-/** A host that does not answer keeps the container anyway. */
+/** An engine waits 10 s for a container before it kills it. */
+const STOP_MS = 30_000;
+
+/** A host that does not answer keeps the container anyway; its sweep stops it later. */
 async function stopIfReachable(scope: SandboxScope, computeId: string): Promise<void> {
+  const { clock, signal } = scope.context;
+  using stopping = startDeadline({ clock, milliseconds: STOP_MS, parent: signal });
   try {
-    await scope.driver?.stop(computeId, scope.context.signal);
+    await scope.driver?.stop(computeId, stopping.signal);
   } catch (error) {
-    if (!(error instanceof RuntimeError)) throw error;
-    scope.dependencies.log.warn({ computeId, error: error.message }, "the container to rescue could not be stopped");
+    if (!(error instanceof RuntimeError) && !stopping.expired) throw error;
+    scope.dependencies.log.warn({ computeId, err: error }, "the container to rescue could not be stopped");
   }
 }
 

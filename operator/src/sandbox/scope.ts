@@ -49,7 +49,8 @@ export interface SandboxLimits {
 /** Everything one pass over a Sandbox knows. Filled front to back; a phase relies only on what earlier phases set. */
 export interface SandboxScope {
   readonly dependencies: SandboxDependencies;
-  readonly context: ReconcileContext;
+  /** Replaced once: by what is left of a pass that was cut off. */
+  context: ReconcileContext;
   /** The object as last read or written in this pass. Replaced by every write, never mutated. */
   sandbox: Sandbox;
   /** Who made the Sandbox, from the stamp of admission. */

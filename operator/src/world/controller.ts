@@ -5,7 +5,7 @@ import { findCondition } from "../reconciler/conditions.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import type { PassOutcome, Phase } from "../reconciler/phases.ts";
 import { runPhases } from "../reconciler/phases.ts";
-import type { Reconcile, ReconcileResult } from "../reconciler/reconcile.ts";
+import type { Reconcile, ReconcileContext, ReconcileResult } from "../reconciler/reconcile.ts";
 import { adoptRepository } from "./adoption.ts";
 import { tellDamage } from "./damage.ts";
 import { endDeadReservation } from "./dead-reservation.ts";
@@ -48,9 +48,10 @@ export function reconcileWorlds(dependencies: WorldDependencies): Reconcile {
   };
 }
 
-async function summarise(scope: WorldScope, outcome: PassOutcome): Promise<ReconcileResult> {
+async function summarise(scope: WorldScope, outcome: PassOutcome, context: ReconcileContext): Promise<ReconcileResult> {
+  scope.context = context;
   const failure = outcome.kind === "failed" ? outcome.error : undefined;
-  const { world, context } = scope;
+  const { world } = scope;
   // A stale object, a World that is gone or a lost lease is no finding about the World.
   if (scope.ended || isConflict(failure) || failure instanceof WorldGone || context.signal.aborted) return {};
   const { head, lostHold, problems } = scope;

@@ -88,7 +88,8 @@ export interface NamespaceObject {
 /** Everything one pass over a World knows. Filled front to back; a phase relies only on what earlier phases set. */
 export interface WorldScope {
   readonly dependencies: WorldDependencies;
-  readonly context: ReconcileContext;
+  /** Replaced once: by what is left of a pass that was cut off. */
+  context: ReconcileContext;
   readonly ref: WorldRef;
   /** The object as last read or written in this pass. Replaced, never mutated. */
   world: World;

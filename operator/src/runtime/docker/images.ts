@@ -34,7 +34,7 @@ export type ListedImage = z.infer<typeof listedImages>[number];
 const committed = z.object({ Id: z.string() });
 
 /** A commit reads and compresses everything the session wrote: 15 s for 200,000 small files (layers.md §2.2). */
-const COMMIT_MS = 20 * 60_000;
+export const COMMIT_MS = 20 * 60_000;
 /** Longest silence of a pull or push; engines report progress several times a second, except while they extract. */
 const PROGRESS_SILENCE_MS = 5 * 60_000;
 

@@ -41,8 +41,14 @@ export async function hibernate(scope: SandboxScope): Promise<PhaseResult> {
     await takeStages(scope);
     return CONTINUE;
   } catch (error) {
+    if (scope.context.signal.aborted) throw error;
     return handleFailure(scope, error);
   }
+}
+
+/** An attempt that took the whole pass is a failed one: else a call that hangs would be repeated for ever. */
+export async function endCutOffAttempt(scope: SandboxScope, error: unknown): Promise<void> {
+  if (scope.sandbox.status?.operation) await handleFailure(scope, error);
 }
 
 /** Never longer than the longest back-off: a clock that was set back must not put the retry off for hours. */
@@ -135,7 +141,7 @@ function isStillCaptured({ dependencies, driver, context }: SandboxScope, { id }
 const MOST_SNAPSHOT_ATTEMPTS = 5;
 
 async function handleFailure(scope: SandboxScope, error: unknown): Promise<PhaseResult> {
-  if (scope.context.signal.aborted || isConflict(error) || error instanceof OperationLost) throw error;
+  if (isConflict(error) || error instanceof OperationLost) throw error;
   if (error instanceof WorldGone || isDeletionOverdue(scope)) {
     await rescue(scope, describe(error));
     return CONTINUE;
