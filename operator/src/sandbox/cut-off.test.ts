@@ -38,3 +38,15 @@ test("a deletion whose commit hangs ends with its work rescued", async () => {
   assert.equal(parts.world().status.rescues?.length, 1);
   assert.equal(parts.host.containers.size, 1);
 });
+
+test("the deletion of a World whose session cannot publish ends, too: its work is handed over and the hold ends", async () => {
+  const parts = await memoryParts({ withWorld: true });
+  await parts.until("Ready", () => isTrue(parts.sandbox()?.status.conditions, "Ready"));
+  parts.work("one");
+  parts.silenceHost();
+  parts.deleteWorld();
+  await parts.until("gone", () => !parts.hasWorld());
+  assert.equal(parts.sandbox()?.status.lastEnding?.outcome, "Rescued");
+  assert.equal(parts.runtimes.peek({ name: "local" })?.status.rescues?.length, 1);
+  assert.equal(parts.host.containers.size, 1);
+});

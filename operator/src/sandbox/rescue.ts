@@ -28,11 +28,11 @@ import { answer, answerEnd, lastVersion } from "./requests.ts";
 import type { SandboxScope } from "./scope.ts";
 import { refOf } from "./world-of.ts";
 
-/** A deletion is never blocked for ever by a snapshot that cannot be published. */
-export function isDeletionOverdue(scope: SandboxScope): boolean {
-  const since = scope.sandbox.metadata.deletionTimestamp;
-  if (since === undefined) return false;
-  return scope.context.clock.now() - Date.parse(since) >= scope.dependencies.limits.deletionDeadlineMs;
+/** A deletion, of the Sandbox or of its World, is never blocked for ever by a snapshot that cannot be published. */
+export function isDeletionOverdue({ sandbox, world, context, dependencies }: SandboxScope): boolean {
+  return [sandbox.metadata.deletionTimestamp, world?.metadata.deletionTimestamp].some(
+    (since) => since !== undefined && context.clock.now() - Date.parse(since) >= dependencies.limits.deletionDeadlineMs,
+  );
 }
 
 /** What the container that stays behind holds. */

@@ -80,7 +80,7 @@ test("a registry that moved stalls no deletion: it is waited for, and then the c
   assert.match(parts.events.at(-1)?.message ?? "", /registry\.example\/worlds.* still holds/);
 });
 
-test("a holder that lives is waited for by name, beyond any deadline", async () => {
+test("a holder that lives is waited for by name: it is the session that lets go once the deletion is overdue", async () => {
   const parts = worldParts({
     world: { ...deleted, status: { holder } },
     sandboxes: [{ metadata: { uid: "sandbox-uid" } }],

@@ -44,7 +44,7 @@ function untilDeadline({ world, dependencies, context }: WorldScope): number {
   return Math.max(0, since + dependencies.limits.deletionDeadlineMs - context.clock.now());
 }
 
-/** A holder that lives ends by itself; one that is lost is waited for no longer than the deadline: its work is a rescue. */
+/** A holder that lives ends by itself, once the deletion is overdue with its work as a rescue; one that is lost is waited for no longer than the deadline: its work is a rescue. */
 function requireNoSession(scope: WorldScope): void {
   const { holder, pending } = statusOf(scope.world);
   const session = holder?.sandbox ?? pending?.sandbox?.name;
