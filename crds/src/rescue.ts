@@ -34,7 +34,7 @@ export const rescueFields = {
   expiresAt: time()
     .exactOptional()
     .describe(
-      "When its time is over: `since` and the Runtime's `rescueSeconds` of then. Unset: those count from `since`.",
+      "When its time is over: `since` and the Runtime's `rescueSeconds` of then. The silences of its host are added. Unset: those count from `since`.",
     ),
 } as const;
 

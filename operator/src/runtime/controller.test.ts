@@ -219,3 +219,30 @@ test("a list of rescues that is full is a condition, announced once, and gone wh
   await pass();
   assert.equal(isFull(), false);
 });
+
+test("a host that comes back after two days keeps what was rescued there for the whole of its time", async () => {
+  const expiresAt = new Date(T0 + 2 * 60_000 + DAY_MS).toISOString();
+  const { clock, host, runtimes, pass, now } = setup();
+  await pass();
+  host.isSilent = true;
+  clock.jump(60_000);
+  await pass();
+  clock.jump(60_000);
+  const known = now();
+  assert.ok(known);
+  const kept = { ...rescue, since: new Date(clock.now()).toISOString(), expiresAt };
+  runtimes.put({ ...known, status: { ...known.status, rescues: [kept] } });
+  clock.jump(2 * DAY_MS);
+  await pass();
+  host.isSilent = false;
+  await pass();
+  await pass();
+  assert.equal(now()?.status.rescues?.[0]?.expiresAt, new Date(clock.now() + DAY_MS).toISOString());
+  assert.equal(host.sweeps, 2, "it was swept at once");
+  clock.jump(DAY_MS - 1_000);
+  await pass();
+  assert.equal(now()?.status.rescues?.length, 1);
+  clock.jump(601_000);
+  await pass();
+  assert.equal(now()?.status.rescues?.length, 0);
+});

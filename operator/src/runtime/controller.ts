@@ -64,6 +64,11 @@ export function reconcileRuntimes(dependencies: RuntimeDependencies): Reconcile 
   async function sweep(scope: RuntimeScope): Promise<PhaseResult> {
     const { name } = scope.runtime.metadata;
     const now = scope.context.clock.now();
+    if (isAnyHostBack(scope)) {
+      // Its rescues get their time first: this pass writes that down, and the next one sweeps.
+      sweptAt.delete(name);
+      return CONTINUE;
+    }
     if (now - (sweptAt.get(name) ?? Number.NEGATIVE_INFINITY) < SWEEP_EVERY_MS) return CONTINUE;
     for (const probed of scope.probes ?? []) if ("facts" in probed) await sweepOne(scope, probed.name);
     sweptAt.set(name, now);
@@ -150,6 +155,13 @@ async function probe(scope: RuntimeScope): Promise<PhaseResult> {
   );
   return CONTINUE;
 }
+
+const isAnyHostBack = ({ runtime, probes = [] }: RuntimeScope): boolean =>
+  probes.some(
+    (probed) =>
+      "facts" in probed &&
+      runtime.status?.hosts?.some(({ name, unreachableAt }) => name === probed.name && unreachableAt !== undefined),
+  );
 
 async function sweepOne(scope: RuntimeScope, host: string): Promise<void> {
   const { dependencies, runtime, context } = scope;

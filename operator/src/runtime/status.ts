@@ -1,10 +1,11 @@
 /** The Runtime's status from one round of probes: pure. */
-import type { Platform, Runtime, RuntimeHostStatus, RuntimeStatus, Sandbox } from "@agentworlds/crds";
+import type { Platform, Runtime, RuntimeHostStatus, RuntimeRescue, RuntimeStatus, Sandbox } from "@agentworlds/crds";
 import { clip, LIMITS } from "@agentworlds/crds";
 import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
 import type { HostFacts } from "./contract.ts";
 import { drainOf } from "./drain.ts";
 import { hostLostAt } from "./host-loss.ts";
+import { withoutSilence } from "./rescue-time.ts";
 import { isFull } from "./rescues.ts";
 
 /** What one host answered. */
@@ -36,8 +37,21 @@ export function deriveRuntimeStatus(
     capacity: { total, used: sessions.length },
     // What was known of a Runtime whose hosts are all silent stays: its sessions go on when a host answers again.
     ...(reachable.length > 0 ? factsOf(reachable, platform) : keptFacts(before)),
-    ...(before?.rescues ? { rescues: before.rescues } : {}),
+    ...(before?.rescues ? { rescues: keptRescues(runtime, before.rescues, { hosts, now: input.now }) } : {}),
   };
+}
+
+/** What was kept on a host that answers again has its time from now on. */
+function keptRescues(
+  runtime: Runtime,
+  rescues: readonly RuntimeRescue[],
+  { hosts, now }: { readonly hosts: readonly RuntimeHostStatus[]; readonly now: number },
+): RuntimeRescue[] {
+  const answering = new Set(hosts.filter(({ state }) => state === "Reachable").map(({ name }) => name));
+  return rescues.map((rescue) => {
+    const host = runtime.status?.hosts?.find(({ name }) => name === rescue.host);
+    return host && answering.has(host.name) ? withoutSilence(rescue, runtime, { host, now }) : rescue;
+  });
 }
 
 function hostStatus(

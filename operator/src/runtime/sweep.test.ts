@@ -17,6 +17,7 @@ const container = (uid: string, boot: number, sandbox = uid): ListedCompute => (
   owner: { installation: "install", namespace: "team", sandbox, sandboxUid: uid, boot },
   state: "Running",
 });
+const stopped = (uid: string): ListedCompute => ({ ...container(uid, 1), state: "Exited" });
 const session = (uid: string, boot: number | undefined): Sandbox =>
   sandboxOf({
     metadata: { name: uid, uid },
@@ -179,7 +180,7 @@ test("a container that its session removed while the sweep looked is no orphan",
 });
 
 test("a rescued container is kept until its time is over", async () => {
-  const given = { containers: [container("u1", 1)], rescues: [rescueOf("u1", 0)] };
+  const given = { containers: [stopped("u1")], rescues: [rescueOf("u1", 0)] };
   const before = await sweep({ ...given, now: DAY - 1 });
   assert.deepEqual([before.calls, before.over], [[], []]);
   const after = await sweep({ ...given, now: DAY });
@@ -364,7 +365,7 @@ test("a rescue whose time is over is its World's to try a last time, as long as 
   const { namespace: _, ...facts } = rescueOf("u1", 0);
   const worlds = [worldOf({ status: { rescues: [{ ...facts, runtime: "local" }] } })];
   const { calls, over } = await sweep({
-    containers: [container("u1", 1)],
+    containers: [stopped("u1")],
     worlds,
     rescues: [rescueOf("u1", 0)],
     now: DAY,
@@ -377,4 +378,22 @@ test("the time that was promised when the work was kept stands, whatever the Run
   const given = { containers: [container("u1", 1)], rescues: [rescue], rescueSeconds: 60 };
   assert.deepEqual((await sweep({ ...given, now: 499 })).over, []);
   assert.deepEqual((await sweep({ ...given, now: 500 })).over, [rescue]);
+});
+
+test("a kept container that still runs is stopped: its host was silent when the work was kept", async () => {
+  const frozen = { ...container("u2", 1), state: "Frozen" as const };
+  const { calls, recorded } = await sweep({
+    containers: [container("u1", 1), frozen],
+    rescues: [rescueOf("u1", 0), { ...rescueOf("u2", 0), engine: "engine-a" }],
+  });
+  assert.deepEqual(calls, ["stop aw-u1-1", "stop aw-u2-1"]);
+  assert.equal(recorded.length, 2);
+});
+
+test("a container of the name of a rescue on another engine is not stopped in its place", async () => {
+  const { calls } = await sweep({
+    containers: [container("u1", 1)],
+    rescues: [{ ...rescueOf("u1", 0), engine: "engine-b" }],
+  });
+  assert.deepEqual(calls, []);
 });

@@ -10,6 +10,7 @@ import type { Log } from "../reconciler/log.ts";
 import type { ComputeOwner, ListedCapture, ListedCompute, RuntimeDriver } from "./contract.ts";
 import { isRuntimeError } from "./errors.ts";
 import { lastEndedBoot, mayHaveUnnamedCompute } from "./open-boot.ts";
+import { rescueEndsAt } from "./rescue-time.ts";
 import { isFull, type RuntimeRescues } from "./rescues.ts";
 
 export interface SweepContext {
@@ -44,7 +45,11 @@ export async function sweepHost(sweep: SweepContext): Promise<Swept> {
   await recordWhatWorldsName(sweep, { present, captures });
   const orphans: ListedCompute[] = [];
   for (const compute of present) {
-    if (kept.some((rescue) => rescue.computeId === compute.id)) continue;
+    const rescue = kept.find(({ computeId }) => computeId === compute.id);
+    if (rescue) {
+      await stopKept(sweep, rescue, compute);
+      continue;
+    }
     if (await isAccountedFor(sweep, compute)) continue;
     if (await quarantine(sweep, compute)) orphans.push(compute);
   }
@@ -82,8 +87,21 @@ async function recordWhatWorldsName(
   }
 }
 
-const isOver = ({ since, expiresAt }: RuntimeRescue, { spec }: Runtime, now: number): boolean =>
-  now >= (expiresAt === undefined ? Date.parse(since) + (spec.rescueSeconds ?? 86_400) * 1000 : Date.parse(expiresAt));
+/** Its host may have been silent when the work was kept: then the session has run on. */
+async function stopKept(
+  { driver, host, log, signal }: SweepContext,
+  rescue: RuntimeRescue,
+  { id, state }: ListedCompute,
+) {
+  if (state === "Exited") return;
+  // The same name on another engine is another container.
+  if (rescue.engine !== undefined && rescue.engine !== (await driver.identity(signal))) return;
+  await driver.stop(id, signal);
+  log.warn({ host, computeId: id, operation: rescue.operation }, "a container that is kept as a rescue still ran");
+}
+
+const isOver = (rescue: RuntimeRescue, runtime: Runtime, now: number): boolean =>
+  now >= rescueEndsAt(rescue, runtime, now);
 
 /** A World that names it tries a last time to publish it, and says what is lost. */
 const isTendedByWorld = ({ worlds }: SweepContext, { operation }: RuntimeRescue): boolean =>

@@ -14,11 +14,11 @@ import {
 import { isNotFound } from "../kube/errors.ts";
 import { startDeadline } from "../reconciler/deadline.ts";
 import { RuntimeError } from "../runtime/errors.ts";
+import { DEFAULT_RESCUE_SECONDS } from "../runtime/rescue-time.ts";
 import { WITHOUT_WORK } from "../runtime/rescues.ts";
 import { captureName } from "../snapshot/docker-commit.ts";
 import type { PublishedVersion } from "../world/publication.ts";
 import { asWorldRescue } from "../world/rescue/adopt.ts";
-import { DEFAULT_RESCUE_SECONDS } from "../world/rescue/judge.ts";
 import { WorldGone } from "../world/status-writer.ts";
 import { isPastCapture, openRequests } from "./judge.ts";
 import { causeOf, versionReasonOf } from "./operation.ts";

@@ -173,6 +173,39 @@ test("a host that is silent is waited for; the work is published when it answers
   assertNothingLeft(parts);
 });
 
+test("the time of a rescue stands still while its host is silent, so that nothing is given up that is only out of reach", async () => {
+  const parts = await rescued();
+  const silentAt = new Date(parts.clock.now()).toISOString();
+  const host = { name: "a", used: 0 } as const;
+  parts.silenceHost();
+  parts.changeRuntime((runtime) => ({
+    ...runtime,
+    status: { ...runtime.status, hosts: [{ ...host, state: "Unreachable", unreachableAt: silentAt }] },
+  }));
+  parts.clock.jump(3 * 86_400_000);
+  await parts.pass();
+  await parts.pass();
+  assert.equal(parts.world().status.lostWork, undefined);
+  assert.ok(isKept(parts));
+  parts.silenceHost(false);
+  parts.changeRuntime((runtime) => ({
+    ...runtime,
+    status: {
+      ...runtime.status,
+      hosts: [{ ...host, state: "Reachable" }],
+      rescues: (runtime.status.rescues ?? []).map((rescue) => ({
+        ...rescue,
+        expiresAt: new Date(parts.clock.now() + 86_400_000).toISOString(),
+      })),
+    },
+  }));
+  await parts.pass();
+  assert.ok(isKept(parts), "its Runtime's record outweighs the World's older copy");
+  regainRegistry(parts);
+  await parts.until("published", () => isResolved(parts));
+  assertPublishedOnce(parts, ["one"]);
+});
+
 test("a World whose status lost its rescues gets them back from its Runtime before anybody boots an older state", async () => {
   const parts = await rescued();
   const { operation } = rescueIn(parts);

@@ -1,5 +1,7 @@
 /** What a rescue wants now: a pure decision over what is written of it and of its World. */
+
 import type { WorldRescue, WorldStatus } from "@agentworlds/crds";
+import { DEFAULT_RESCUE_SECONDS } from "../../runtime/rescue-time.ts";
 
 export type RescueStep =
   /** Its version is there: container, capture and records go. With `isLast` the World's record goes in any case. */
@@ -26,9 +28,6 @@ const FIRST_PAUSE_MS = 10_000;
 /** Back-off of a rescue, kept in its record so that it survives a restart: 10 s doubling to 5 min. */
 export const rescueBackoffMs = (attempts: number): number =>
   Math.min(FIRST_PAUSE_MS * 2 ** Math.max(0, attempts - 1), LONGEST_PAUSE_MS);
-
-/** What a Runtime that states nothing, or is gone, keeps: `rescueSeconds` has this default. */
-export const DEFAULT_RESCUE_SECONDS = 86_400;
 
 /** Epoch milliseconds. A record of an older operator names no end. */
 export const expiryOf = ({ since, expiresAt }: Pick<WorldRescue, "since" | "expiresAt">): number =>

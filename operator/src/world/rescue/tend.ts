@@ -3,6 +3,7 @@ import { clip, LIMITS, type LostWork, type WorldRescue } from "@agentworlds/crds
 import { isConflict } from "../../kube/errors.ts";
 import { LeadershipLost } from "../../reconciler/lease.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
+import { rescueEndsAt } from "../../runtime/rescue-time.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import type { PublishedVersion } from "../publication.ts";
 import type { AnnouncedEvent, WorldScope } from "../scope.ts";
@@ -32,7 +33,9 @@ export async function tendRescue(
   if (isItsSessions(scope, rescue))
     return { kind: "kept", ms: HAND_OVER_MS, because: "SessionEnding: its session has not ended yet" };
   const now = scope.context.clock.now();
-  const step = judgeRescue(statusOf(scope.world), rescue, { now, ...options });
+  const ends = rescueEndsAt(rescue, scope.dependencies.runtimes.get(rescue.runtime), now);
+  const timed = { ...rescue, expiresAt: new Date(ends).toISOString() };
+  const step = judgeRescue(statusOf(scope.world), timed, { now, ...options });
   switch (step.kind) {
     case "wait":
       return { kind: "kept", ms: step.ms };
