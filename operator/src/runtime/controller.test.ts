@@ -246,3 +246,17 @@ test("a host that comes back after two days keeps what was rescued there for the
   await pass();
   assert.equal(now()?.status.rescues?.length, 0);
 });
+
+test("while work is kept that is in no version, a condition names it; what is kept without work does not count", async () => {
+  const empty = { ...rescue, operation: "left", reason: "NothingToSave" };
+  const { pass, now, runtimes } = setup({ status: { rescues: [rescue, empty] } });
+  await pass();
+  const condition = () => now()?.status.conditions?.find(({ type }) => type === "RescuesKept");
+  assert.equal(condition()?.status, "True");
+  assert.match(condition()?.message ?? "", /^1 rescues .* publish-1 of Sandbox team\/one on a;/);
+  const known = now();
+  assert.ok(known);
+  runtimes.put({ ...known, status: { ...known.status, rescues: [empty] } });
+  await pass();
+  assert.equal(condition(), undefined);
+});

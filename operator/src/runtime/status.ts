@@ -6,7 +6,7 @@ import type { HostFacts } from "./contract.ts";
 import { drainOf } from "./drain.ts";
 import { hostLostAt } from "./host-loss.ts";
 import { withoutSilence } from "./rescue-time.ts";
-import { isFull } from "./rescues.ts";
+import { holdsWork, isFull } from "./rescues.ts";
 
 /** What one host answered. */
 export type HostProbe =
@@ -147,6 +147,20 @@ function deriveConditions(
     });
   }
   const { rescues = [] } = runtime.status ?? {};
+  const kept = rescues.filter(holdsWork);
+  if (kept.length > 0) {
+    const named = kept.map((one) => `${one.operation} of Sandbox ${one.namespace}/${one.sandbox.name} on ${one.host}`);
+    conditions.push({
+      type: "RescuesKept",
+      status: "True",
+      reason: "RescuesKept",
+      message: clip(
+        `${kept.length} rescues of work that is in no version: ${named.join("; ")}; status.rescues says until when`,
+        LIMITS.message,
+      ),
+      observedGeneration,
+    });
+  }
   if (isFull(rescues)) {
     conditions.push({
       type: "RescuesFull",

@@ -31,6 +31,17 @@ test("unpublished work is written down on Runtime and World, which takes no new 
   assert.equal(holder, undefined);
 });
 
+test("that work is kept is told on its Runtime, too: the Sandbox and its Events may go with their namespace", async () => {
+  const parts = await readyWithWork();
+  await deletedWhileSilent(parts);
+  const told = parts.events.filter(({ reason }) => reason === "Rescued");
+  assert.deepEqual(
+    told.map(({ kind }) => kind),
+    ["Sandbox", "Runtime"],
+  );
+  assert.match(told[1]?.message ?? "", /unpublished work of Sandbox team\/one is kept on local\/a as aw-sandbox-uid-1/);
+});
+
 test("work that was to be discarded holds no World up: only its container is written down, on the Runtime", async () => {
   const parts = await readyWithWork({ sandbox: { spec: { closePolicy: "Discard" } } });
   const { onRuntime, onWorld, holder } = await deletedWhileSilent(parts);

@@ -60,18 +60,29 @@ export async function rescue(
   await endHold(scope, record, { compute, remains });
   await recordProgress(scope, () => endedFields(scope, { compute, remains, record }));
   scope.goal = { kind: "asleep" };
-  const left = `on ${compute.runtime}/${compute.host} as ${compute.id}: ${cause}`;
-  scope.dependencies.announce(
-    { kind: "Sandbox", object: scope.sandbox },
-    {
-      type: "Warning",
-      reason: remains.kind === "work" ? "Rescued" : "ContainerLeftBehind",
-      action: "Rescue",
-      message:
-        remains.kind === "work" ? `unpublished work is kept ${left}` : `a container without work is left ${left}`,
-      causedBy: causeOf(scope),
-    },
-  );
+  announceLeft(scope, { compute, remains }, cause);
+}
+
+function announceLeft(
+  scope: SandboxScope,
+  { compute, remains }: { compute: SandboxCompute; remains: Remains },
+  cause: string,
+): void {
+  const { dependencies, sandbox } = scope;
+  const hasWork = remains.kind === "work";
+  const session = `Sandbox ${sandbox.metadata.namespace}/${sandbox.metadata.name}`;
+  const what = hasWork ? "unpublished work" : "a container without work";
+  const event = {
+    type: "Warning",
+    reason: hasWork ? "Rescued" : "ContainerLeftBehind",
+    action: "Rescue",
+    message: `${what} of ${session} is kept on ${compute.runtime}/${compute.host} as ${compute.id}: ${cause}`,
+    causedBy: causeOf(scope),
+  } as const;
+  dependencies.announce({ kind: "Sandbox", object: sandbox }, event);
+  // The Sandbox's Event goes with its namespace, or is refused there already.
+  const keeper = dependencies.runtimes.get(compute.runtime);
+  if (keeper && hasWork) dependencies.announce({ kind: "Runtime", object: keeper }, event);
 }
 
 async function judgeRemains(scope: SandboxScope): Promise<Remains> {
