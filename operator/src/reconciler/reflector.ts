@@ -265,10 +265,10 @@ export class Reflector<T extends KubeObject> {
   }
 }
 
-/** 401, 403 and 429 say nothing about the resourceVersion; 5xx neither. */
 /** Server errors in a row after which a watch's position is taken for the cause. */
 const MOST_POSITION_FAILURES = 3;
 
+/** 401, 403 and 429 say nothing about the resourceVersion; 5xx neither. */
 function refusesPosition(status: number): boolean {
   return status >= 400 && status < 500 && status !== 401 && status !== 403 && status !== 429;
 }

@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream";
 import { type Clock, systemClock } from "../../reconciler/clock.ts";
+import { untilAborted } from "../../reconciler/deadline.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import {
   type CommittedImage,
@@ -228,11 +229,10 @@ class DockerDriver implements RuntimeDriver {
     const container = await refusedAs("CommitFailed", this.#own.inspect(id, signal));
     if (container === undefined) throw containerNotFound(id);
     const request = { containerId: container.Id, localName };
-    const mine = this.#lastCommit.then(() => {
-      signal.throwIfAborted();
-      return commitContainer(this.#images, request, signal);
-    });
-    this.#lastCommit = mine.catch(() => undefined);
+    const before = this.#lastCommit;
+    const mine = untilAborted(before, signal).then(() => commitContainer(this.#images, request, signal));
+    // One that gave up waiting lets nobody past the commits it waited for.
+    this.#lastCommit = Promise.allSettled([before, mine]);
     return await refusedAs("CommitFailed", mine);
   }
 
