@@ -7,6 +7,8 @@ import type { Capability } from "../runtime/contract.ts";
 import { runtimeOf, sandboxOf } from "../runtime/test-objects.test-kit.ts";
 import { AdmissionDesk, checkRuntime, type SessionNeeds, sessionsByHost } from "./admission.ts";
 
+const { signal } = new AbortController();
+
 const everything: Capability[] = [
   "exec",
   "freeze",
@@ -187,17 +189,35 @@ test("an admission begins only when the one before has ended, also when that fai
     await first.promise;
     log.push("first fails");
     throw new Error("refused");
-  });
+  }, signal);
   const two = desk.inTurn(async () => {
     log.push("second begins");
     return "admitted";
-  });
+  }, signal);
   await settle();
   assert.deepEqual(log, ["first begins"]);
   first.resolve();
   await assert.rejects(one, /refused/);
   assert.equal(await two, "admitted");
   assert.deepEqual(log, ["first begins", "first fails", "second begins"]);
+});
+
+test("an admission that waits for its turn ends with its signal, and nobody overtakes the one before", async () => {
+  const desk = new AdmissionDesk();
+  const first = Promise.withResolvers<string>();
+  const one = desk.inTurn(() => first.promise, signal);
+  const impatient = new AbortController();
+  const two = desk.inTurn(async () => assert.fail("it began although it had given up"), impatient.signal);
+  const log: string[] = [];
+  const three = desk.inTurn(async () => void log.push("third"), signal);
+  impatient.abort(new Error("the lease is over"));
+  await assert.rejects(two, /the lease is over/);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(log, []);
+  first.resolve("one");
+  assert.equal(await one, "one");
+  await three;
+  assert.deepEqual(log, ["third"]);
 });
 
 test("however admissions interleave with failures and a slow cache, slots are never given out twice", async () => {
@@ -223,7 +243,7 @@ test("however admissions interleave with failures and a slow cache, slots are ne
           admitted.add(uid);
           if (!cacheLags) cache[index] = session(uid, "a", 1);
         };
-        await Promise.all(attempts.map((one, index) => desk.inTurn(() => admit(index, one))));
+        await Promise.all(attempts.map((one, index) => desk.inTurn(() => admit(index, one), signal)));
         const wanting = attempts.filter(({ fails }) => !fails).length;
         assert.equal(admitted.size, Math.min(total, wanting), "every slot is used, none twice");
       },

@@ -1,5 +1,6 @@
 /** Who may boot now: pure checks against what exists, and the desk where hold and slot are taken together. */
 import type { Runtime, Sandbox } from "@agentworlds/crds";
+import { untilAborted } from "../reconciler/deadline.ts";
 import type { Capability } from "../runtime/contract.ts";
 
 /** What a session needs of its Runtime. */
@@ -96,14 +97,12 @@ export class AdmissionDesk {
   readonly #given = new Map<string, GivenSlot>();
   #last: Promise<unknown> = Promise.resolve();
 
-  /** Runs `admit` when every earlier admission has ended. */
-  async inTurn<R>(admit: () => Promise<R>): Promise<R> {
+  /** Runs `admit` when every earlier admission has ended. Every other boot waits meanwhile: `admit` asks no registry. */
+  async inTurn<R>(admit: () => Promise<R>, signal: AbortSignal): Promise<R> {
     const before = this.#last;
-    const turn = (async () => {
-      await Promise.allSettled([before]);
-      return admit();
-    })();
-    this.#last = turn;
+    const turn = untilAborted(before, signal).then(admit);
+    // One that gave up waiting lets nobody past those it waited for.
+    this.#last = Promise.allSettled([before, turn]);
     return turn;
   }
 

@@ -92,3 +92,40 @@ for (const reason of ["HeadNotFound", "HeadMismatch", "HeadDamaged"]) {
     assert.equal(parts.host.containers.size, 0);
   });
 }
+
+test("a registry that is silent keeps no other session from being admitted", { timeout: 10_000 }, async () => {
+  const parts = await memoryParts({});
+  const answers = Promise.withResolvers<void>();
+  parts.registry.silent = answers.promise;
+  const boot = parts.pass();
+  await new Promise((resolve) => setImmediate(resolve));
+  await parts.inTurn(async () => undefined);
+  assert.equal(parts.sandbox()?.status.compute, undefined, "it waits for the registry's word");
+  assert.equal(parts.world().status.holder, undefined, "and holds nothing meanwhile");
+  answers.resolve();
+  await boot;
+  assert.ok(isReady(parts)());
+});
+
+test("head that moves between the look into the registry and the hold is compared anew before it boots", async () => {
+  const parts = await memoryParts({});
+  const newer = publishedVersion(1, { parent: parts.genesis.digest });
+  parts.effects.beforeNext("patch World status", () => {
+    putHistory(parts.registry, [newer]);
+    parts.changeWorld((world) => {
+      const head = { version: 1, digest: newer.digest, image: `lab@${newer.digest}` };
+      const versions = [...(world.status.versions ?? []), newer.entry];
+      return { ...world, status: { ...world.status, head, versions, nextVersion: 2 } };
+    });
+  });
+  await parts.until("Ready", isReady(parts));
+  assert.deepEqual(parts.sandbox()?.status.bootedFrom, { version: 1, digest: newer.digest });
+});
+
+test("while it waits for a slot no session asks the registry", async () => {
+  const parts = await memoryParts({});
+  parts.changeRuntime((runtime) => ({ ...runtime, spec: { ...runtime.spec, capacity: { maxSandboxes: 0 } } }));
+  parts.registry.silent = new Promise(() => undefined);
+  await parts.pass();
+  assert.equal(admitted(parts)?.reason, "RuntimeFull");
+});

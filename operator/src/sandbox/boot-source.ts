@@ -9,7 +9,7 @@ import { statusOf } from "../world/status-writer.ts";
 import type { SandboxScope } from "./scope.ts";
 import { refOf, repositoryName } from "./world-of.ts";
 
-/** One listing of tags: after a restore of etcd the registry has versions that head does not know. `world` is read afresh. */
+/** One listing of tags, outside the desk's turn: after a restore of etcd the registry has versions that head does not know. `world` is read afresh. */
 export async function requireNewestHead(scope: SandboxScope, world: World): Promise<void> {
   const { registry, worldWriter } = scope.dependencies;
   const { signal } = scope.context;

@@ -118,11 +118,12 @@ export async function memoryParts(options: {
       pin: (image, digest) => `${image}@${digest}`,
     },
     snapshots: createDockerCommit(installationRegistry({ client, prefix: "worlds" })),
-    admission: new AdmissionDesk(),
+    admission: desk,
     announce: ({ kind }, event) => void events.push({ kind, ...event }),
     log: silentLog,
     limits: { deletionDeadlineMs: 600_000, rescueAfterMs: 600_000 },
   });
+  const desk = new AdmissionDesk();
   let isHostSilent = false;
   const worldDependencies = (): WorldDependencies => {
     const shared = dependencies();
@@ -197,6 +198,8 @@ export async function memoryParts(options: {
     failures,
     genesis,
     dependencies,
+    /** Runs when no admission is under way. */
+    inTurn: (run: () => Promise<void>) => desk.inTurn(run, new AbortController().signal),
     pass,
     sandbox: () => sandboxes.peek(REF),
     world(): World {

@@ -19,6 +19,8 @@ export class MemoryRegistry {
   readonly failing = new Map<string, RegistryErrorCode>();
   /** Every manifest read, by its reference. */
   readonly reads: string[] = [];
+  /** Listings of tags answer when this has resolved. */
+  silent: Promise<void> | undefined;
   readonly client: RegistryClient;
 
   constructor() {
@@ -27,7 +29,10 @@ export class MemoryRegistry {
     };
     this.client = {
       endpoint: { url: "http://127.0.0.1:5055" },
-      listTags: async () => this.#list(),
+      listTags: async () => {
+        await this.silent;
+        return this.#list();
+      },
       listRepositories: unexpected,
       streamBlob: unexpected,
       uploadBlob: unexpected,

@@ -7,7 +7,14 @@ import type { Digest } from "../../registry/contract.ts";
 import { bootNamed, computeName } from "../../runtime/contract.ts";
 import { selectHost, selectRuntime } from "../../runtime/selection.ts";
 import { MOST_LAYERS, versionTag } from "../../snapshot/publish.ts";
-import { judgeHold, unpublishedRescues, versionToBoot } from "../../world/lineage.ts";
+import {
+  explainRegistryHead,
+  type HoldClaim,
+  type HoldVerdict,
+  judgeHold,
+  unpublishedRescues,
+  versionToBoot,
+} from "../../world/lineage.ts";
 import { rescuesOf } from "../../world/lost-hold.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
@@ -61,7 +68,7 @@ async function admitOrThrow(scope: SandboxScope, wakes: readonly SandboxRequest[
   const world = scope.sandbox.spec.world ? requireWorld(scope) : undefined;
   const runtime = await requireRuntime(scope, world);
   const from: VersionPointer = world ? versionOf(scope, world) : { digest: await resolveImage(scope, runtime) };
-  await scope.dependencies.admission.inTurn(() => takeHoldAndSlot(scope, { runtime, from, wakes }));
+  await bootInTurn(scope, { runtime, from, wakes });
   const { bootedFrom = from, compute } = scope.sandbox.status ?? {};
   const origin = bootedFrom.version === undefined ? bootedFrom.digest : versionTag(bootedFrom.version);
   scope.dependencies.announce(
@@ -172,14 +179,42 @@ async function resolveImage(scope: SandboxScope, runtime: Runtime): Promise<Dige
   return explainSourceErrors(image, () => scope.dependencies.sources.resolve(image, platform, scope.context.signal));
 }
 
-async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<void> {
-  const { admission, sandboxes, worldWriter } = scope.dependencies;
-  const { name: runtime } = plan.runtime.metadata;
-  const { name, uid } = scope.sandbox.metadata;
+/** Once the World is held its head stands still: the second look finds it where the first turn left it. */
+const MOST_LOOKS = 3;
+
+/**
+ * The registry is asked between turns, never in one: one that is silent would keep every session of the installation from
+ * booting. What cannot boot anyway is told before it is asked.
+ */
+async function bootInTurn(scope: SandboxScope, plan: BootPlan): Promise<void> {
+  const { admission, worldWriter } = scope.dependencies;
+  const { signal } = scope.context;
+  for (let look = 1; look <= MOST_LOOKS; look++) {
+    requireSlot(scope, plan.runtime);
+    if (scope.world) {
+      requireFree(scope, scope.world);
+      scope.world = await worldWriter.read(refOf(scope.world), signal);
+      await requireNewestHead(scope, scope.world);
+    }
+    const proven = scope.world && statusOf(scope.world).head?.digest;
+    const outcome = await admission.inTurn(() => takeHoldAndSlot(scope, { ...plan, proven }), signal);
+    if (outcome === "booted") return;
+  }
+  throw new Waiting("WorldHeld", {
+    message: `head of World ${scope.world?.metadata.name} moves faster than it can be compared with the registry`,
+    remediation: "it is tried again",
+    afterMs: 15_000,
+  });
+}
+
+/** A host with room, as far as the cache and the desk know. */
+function requireSlot(scope: SandboxScope, plan: Runtime): string {
+  const { admission, sandboxes } = scope.dependencies;
+  const { name: runtime } = plan.metadata;
   const occupied = admission.occupancy(sandboxes.list(), runtime);
   const used = [...occupied.values()].reduce((sum, count) => sum + count, 0);
-  const total = plan.runtime.spec.capacity?.maxSandboxes ?? 20;
-  const host = selectHost(plan.runtime, occupied);
+  const total = plan.spec.capacity?.maxSandboxes ?? 20;
+  const host = selectHost(plan, occupied);
   if (used >= total || host === undefined) {
     throw used >= total
       ? new Waiting("RuntimeFull", {
@@ -193,8 +228,20 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
           afterMs: 15_000,
         });
   }
+  return host;
+}
+
+async function takeHoldAndSlot(
+  scope: SandboxScope,
+  plan: BootPlan & { readonly proven: Digest | undefined },
+): Promise<"booted" | "headMoved"> {
+  const { admission, worldWriter } = scope.dependencies;
+  const { name: runtime } = plan.runtime.metadata;
+  const { name, uid } = scope.sandbox.metadata;
+  const host = requireSlot(scope, plan.runtime);
   await holdWorld(scope, worldWriter);
   const from = await versionHeld(scope, plan);
+  if (!from) return "headMoved";
   const boot = nextBoot(scope);
   admission.give(uid, { runtime, host, boot });
   try {
@@ -229,6 +276,7 @@ async function takeHoldAndSlot(scope: SandboxScope, plan: BootPlan): Promise<voi
     if (!isOutcomeUnknown(error)) admission.takeBack(uid);
     throw error;
   }
+  return "booted";
 }
 
 /** A status that was lost begins to count anew; the name of a container that a rescue keeps belongs to that one. */
@@ -255,35 +303,28 @@ function longestTtl(wakes: readonly SandboxRequest[]): { ttlSeconds?: number } {
 
 /**
  * The version to boot, read after the hold: before it another session may have published one that the cache does not show
- * yet, and booting the older state would be silent. From here on head is ours alone to move.
+ * yet, and booting the older state would be silent. From here on head is ours alone to move. Undefined: it is not the head that
+ * was compared with the registry.
  */
-async function versionHeld(scope: SandboxScope, plan: BootPlan): Promise<VersionPointer> {
+async function versionHeld(
+  scope: SandboxScope,
+  plan: BootPlan & { readonly proven: Digest | undefined },
+): Promise<VersionPointer | undefined> {
   const { world } = scope;
   if (!world) return plan.from;
   const fresh = await scope.dependencies.worldWriter.read(refOf(world), scope.context.signal);
   scope.world = fresh;
-  await requireNewestHead(scope, fresh);
-  return versionOf(scope, fresh);
+  const { head, registryHead } = statusOf(fresh);
+  if (registryHead) throw headBehind(explainRegistryHead(statusOf(fresh), registryHead));
+  return head?.digest === plan.proven ? versionOf(scope, fresh) : undefined;
 }
 
-async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies"]["worldWriter"]): Promise<void> {
-  const { world, sandbox, createdBy } = scope;
-  if (!world) return;
-  const claim = {
-    sandbox: sandbox.metadata.name,
-    uid: sandbox.metadata.uid,
-    causedBy: createdBy,
-    at: isoNow(scope),
-    rescuePolicy: sandbox.spec.rescuePolicy,
-  };
-  // Asking the cache first keeps a queue of waiting Sandboxes from reading the World again and again.
-  let verdict = judgeHold(statusOf(world), claim);
-  if (verdict.kind !== "refused") {
-    // The finalizer before the hold: a Sandbox that vanishes while it holds could never let go.
-    await recordFinalizer(scope, true);
-    scope.tookHold = true;
-    verdict = await writer.hold(refOf(world), claim, scope.context.signal);
-  }
+/** Asking the cache first keeps a queue of waiting Sandboxes from asking the API server and the registry again and again. */
+function requireFree(scope: SandboxScope, world: World): void {
+  refuseHeld(world, judgeHold(statusOf(world), holdClaim(scope)));
+}
+
+function refuseHeld(world: World, verdict: HoldVerdict): void {
   if (verdict.kind !== "refused") return;
   if (verdict.reason === "HeadBehindRegistry") throw headBehind(verdict.message);
   throw new Waiting("WorldHeld", {
@@ -295,3 +336,21 @@ async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies
     afterMs: 15_000,
   });
 }
+
+async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies"]["worldWriter"]): Promise<void> {
+  const { world } = scope;
+  if (!world) return;
+  requireFree(scope, world);
+  // The finalizer before the hold: a Sandbox that vanishes while it holds could never let go.
+  await recordFinalizer(scope, true);
+  scope.tookHold = true;
+  refuseHeld(world, await writer.hold(refOf(world), holdClaim(scope), scope.context.signal));
+}
+
+const holdClaim = (scope: SandboxScope): HoldClaim => ({
+  sandbox: scope.sandbox.metadata.name,
+  uid: scope.sandbox.metadata.uid,
+  causedBy: scope.createdBy,
+  at: isoNow(scope),
+  rescuePolicy: scope.sandbox.spec.rescuePolicy,
+});
