@@ -15,6 +15,9 @@ before(async () => {
 });
 after(() => cluster[Symbol.asyncDispose]());
 
+/** As replica.ts has it. */
+const LEASE_MS = 2_000;
+
 interface Replica extends AsyncDisposable {
   readonly name: string;
   /** Moments at which it believed to lead, in nanoseconds of the machine's monotonic clock. */
@@ -79,7 +82,9 @@ test("killing the leader hands over when its lease is over, and never are there 
   await leader.ended();
   await eventually(() => other.led.length > 0, { what: "the other leads" });
   assertDisjoint(leader, other);
-  t.diagnostic(`handover after SIGKILL with a lease of 2 s: ${milliseconds(leader.led.at(-1), other.led[0])} ms`);
+  const handover = milliseconds(leader.led.at(-1), other.led[0]);
+  t.diagnostic(`handover after SIGKILL with a lease of ${LEASE_MS} ms: ${handover} ms`);
+  assert.ok(handover < 3 * LEASE_MS, `nobody led for ${handover} ms`);
   const lease = await it.direct.resource<Lease>(LEASES).get({ namespace: it.namespace, name: "leader" }, { signal });
   assert.match(lease.spec?.holderIdentity ?? "", new RegExp(`^${other.name}_`));
   assert.match(lease.spec?.renewTime ?? "", /\.\d{6}Z$/);
@@ -95,7 +100,9 @@ test("an orderly stop hands over without waiting for the lease", async (t) => {
   assert.equal(leader.process.exitCode, 0, "it ends by itself");
   await eventually(() => other.led.length > 0, { what: "the other leads" });
   assertDisjoint(leader, other);
-  t.diagnostic(`handover after SIGTERM: ${milliseconds(leader.led.at(-1), other.led[0])} ms`);
+  const handover = milliseconds(leader.led.at(-1), other.led[0]);
+  t.diagnostic(`handover after SIGTERM: ${handover} ms`);
+  assert.ok(handover < 3 * LEASE_MS, `nobody led for ${handover} ms`);
 });
 
 test("a leader cut off from the API server ceases before the other begins", async () => {
