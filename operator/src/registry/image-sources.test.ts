@@ -102,3 +102,24 @@ test("an image in the installation's own registry: refused credentials are the i
   await assert.rejects(sources.resolve(`${host}/base/tools:1`, "linux/amd64", signal), TargetRegistryError);
   await client.close();
 });
+
+test("the login of a source is given for what may be read from it, and for nothing else", async () => {
+  await using own = await fakeRegistry();
+  const client = createRegistryClient({ url: own.url });
+  const { host } = new URL(own.url);
+  const auths = { "private.example": { username: "ada", password: "p" }, [host]: { username: "other", password: "p" } };
+  const sources = createImageSources({
+    target: client,
+    logins: async () => parseDockerConfig(JSON.stringify({ auths })),
+    policy: { ...DEVELOPMENT_SOURCES, own: ownOf(host) },
+  });
+  assert.equal((await sources.login("private.example/tools:1", signal))?.username, "ada");
+  assert.equal(await sources.login("public.example/tools:1", signal), undefined);
+  assert.equal(
+    await sources.login(`${host}/base/tools:1`, signal),
+    undefined,
+    "the installation's own, which has none",
+  );
+  await assert.rejects(sources.login("private.example/worlds/i/team/lab:v1", signal), { code: "SourceNotAllowed" });
+  await client.close();
+});

@@ -27,13 +27,18 @@ export function createImageSources(options: ImageSourcesOptions): ImageSources {
     return { url: registryUrl(reference.registry), ...(login === undefined ? {} : { login }) };
   }
 
-  async function open(reference: ImageReference, signal: AbortSignal): Promise<Source> {
+  /** Judged first: a registry that is not allowed is told no credentials. */
+  async function allowed(reference: ImageReference, signal: AbortSignal) {
     const verdict = judgeReference(options.policy, reference);
     if (verdict.kind === "refused") {
       throw new RegistryError("SourceNotAllowed", `${reference.registry} is not allowed: ${verdict.because}`);
     }
     const isOwn = canonicalRegistry(reference.registry) === ownHost;
-    const endpoint = isOwn ? options.target.endpoint : await endpointOf(reference, signal);
+    return { isOwn, endpoint: isOwn ? options.target.endpoint : await endpointOf(reference, signal) };
+  }
+
+  async function open(reference: ImageReference, signal: AbortSignal): Promise<Source> {
+    const { isOwn, endpoint } = await allowed(reference, signal);
     const client = createRegistryClient(endpoint, { policy: options.policy, ...options.client });
     return { client, isOwn, repository: reference.repository, reference: manifestReference(reference) };
   }
@@ -66,6 +71,8 @@ export function createImageSources(options: ImageSourcesOptions): ImageSources {
 
     resolve: (image, platform: Platform, signal) =>
       withSource(image, signal, async (source) => (await resolveImage({ source, platform, signal })).manifestDigest),
+
+    login: async (image, signal) => (await allowed(parseReference(image), signal)).endpoint.login,
 
     pin(image, digest) {
       const { registry, repository } = parseReference(image);

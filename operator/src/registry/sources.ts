@@ -1,6 +1,6 @@
 /** Where images come from: source registries under the source policy, with the installation's pull credentials. */
 import type { Platform } from "../runtime/contract.ts";
-import type { Descriptor, Digest } from "./contract.ts";
+import type { Descriptor, Digest, RegistryLogin } from "./contract.ts";
 import type { RegistryError } from "./errors.ts";
 
 /** The installation's own registry failed, not the source: what is wrong is no property of the image. */
@@ -34,6 +34,8 @@ export interface ImageSources {
   ): Promise<CopiedSource>;
   /** The digest of the image for a platform, under the same rules. */
   resolve(image: string, platform: Platform, signal: AbortSignal): Promise<Digest>;
+  /** What a host needs to pull the image; undefined: it is pulled anonymously. Throws as `resolve`; never enters compute. */
+  login(image: string, signal: AbortSignal): Promise<RegistryLogin | undefined>;
   /** `host/repository@digest` of an image reference, as a host pulls it. */
   pin(image: string, digest: Digest): string;
 }

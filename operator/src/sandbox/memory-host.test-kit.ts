@@ -41,6 +41,8 @@ export class MemoryHost {
   readonly registry: MemoryRegistry;
   /** The engine answers every freeze with an error. */
   refusesFreeze = false;
+  /** Who the last pull was as; undefined: nobody. */
+  pulledAs: string | undefined;
   /** What is made ends before it can be talked to. */
   endsAtOnce = false;
   /** Containers run, and their helper does not answer. */
@@ -93,7 +95,10 @@ export class MemoryHost {
       pruneImages: never,
       close: never,
       inspect: (id) => effects.read(async () => this.#inspect(id)),
-      pull: (image) => effects.write(`pull ${image.split("@")[1] ? "digest" : image}`, async () => undefined),
+      pull: (image, login) =>
+        effects.write(`pull ${image.split("@")[1] ? "digest" : image}`, async () => {
+          this.pulledAs = login?.username;
+        }),
       create: (spec) =>
         effects.write("create", async () => {
           const id = computeName(spec.owner);

@@ -115,6 +115,7 @@ export async function memoryParts(options: {
     sources: {
       copyInto: () => Promise.reject(new TypeError("the Sandbox controller copies nothing")),
       resolve: async () => genesis.digest,
+      login: async () => sourceLogin,
       pin: (image, digest) => `${image}@${digest}`,
     },
     snapshots: createDockerCommit(installationRegistry({ client, prefix: "worlds" })),
@@ -124,6 +125,7 @@ export async function memoryParts(options: {
     limits: { deletionDeadlineMs: 600_000, rescueAfterMs: 600_000 },
   });
   const desk = new AdmissionDesk();
+  const sourceLogin = { username: "source", password: "of the source" };
   let isHostSilent = false;
   const worldDependencies = (): WorldDependencies => {
     const shared = dependencies();

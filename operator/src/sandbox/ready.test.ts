@@ -94,3 +94,12 @@ for (const [what, fields] of Object.entries(losses)) {
     assertClean(parts);
   });
 }
+
+test("a throwaway image is pulled with the login of its source, and a version never is", async () => {
+  const throwaway = await memoryParts({ sandbox: { spec: { image: "private.example/tools:1" } } });
+  await throwaway.until("Ready", () => isReady(throwaway.sandbox()));
+  assert.equal(throwaway.host.pulledAs, "source");
+  const version = await memoryParts({});
+  await version.until("Ready", () => isReady(version.sandbox()));
+  assert.equal(version.host.pulledAs, undefined);
+});

@@ -100,6 +100,7 @@ export function worldParts(
         return { sourceDigest: digestOf(new TextEncoder().encode(image)), config, layers: [] };
       },
       resolve: () => Promise.reject(new TypeError("the World controller resolves nothing")),
+      login: () => Promise.reject(new TypeError("the World controller lets no host pull")),
       pin: () => "",
     },
     findingsOf: () => findings,

@@ -5,6 +5,7 @@ import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
 import type { ComputeSpec, ObservedCompute, RuntimeDriver } from "../../runtime/contract.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
+import { explainSourceErrors } from "../../world/source-errors.ts";
 import { mendDeadline, sessionDurations, startDeadline } from "../deadline.ts";
 import { epoch } from "../judge.ts";
 import { BootOvertaken, demandSameBoot, recordProgress } from "../record.ts";
@@ -22,7 +23,7 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
   const { signal } = scope.context;
   const engine = await explainRuntimeErrors(async () => {
     scope.driver = await driverFor(compute.runtime, compute.host, signal);
-    const spec = computeSpec(scope);
+    const spec = { ...computeSpec(scope), ...(await pullCredentials(scope)) };
     await scope.driver.pull(spec.image, spec.pullCredentials, signal);
     await bringUp(scope, { driver: scope.driver, spec });
     return scope.driver.identity(signal);
@@ -121,9 +122,20 @@ async function thawLeftover(scope: SandboxScope): Promise<PhaseResult> {
   return CONTINUE;
 }
 
+/** What the operator could read the image with, the host can pull it with; for the pull alone. */
+async function pullCredentials(scope: SandboxScope): Promise<Pick<ComputeSpec, "pullCredentials">> {
+  const { registry, sources } = scope.dependencies;
+  const { image } = scope.sandbox.spec;
+  const login =
+    image === undefined
+      ? registry.login
+      : await explainSourceErrors(image, () => sources.login(image, scope.context.signal));
+  return login === undefined ? {} : { pullCredentials: login };
+}
+
 function computeSpec(scope: SandboxScope): ComputeSpec {
   const { metadata, spec, status } = scope.sandbox;
-  const { registry, installation, runtimes } = scope.dependencies;
+  const { installation, runtimes } = scope.dependencies;
   const compute = status?.compute;
   const runtime = compute && runtimes.get(compute.runtime);
   if (!compute || !runtime || !status?.bootedFrom) {
@@ -145,7 +157,6 @@ function computeSpec(scope: SandboxScope): ComputeSpec {
       boot: compute.boot,
     },
     image: imageToBoot(scope, status.bootedFrom.digest),
-    ...(registry.login && spec.world ? { pullCredentials: registry.login } : {}),
     limits: {
       pids: isolation?.pidsLimit ?? 512,
       ...(memory === undefined ? {} : { memoryBytes: quantityToBytes(memory) }),
