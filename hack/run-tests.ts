@@ -8,6 +8,7 @@ import { finished } from "node:stream/promises";
 import { run } from "node:test";
 import { spec } from "node:test/reporters";
 import { parseArgs } from "node:util";
+import { SEED_VARIABLE, sampleSeed } from "../test/kit/seed.ts";
 import { inOrder } from "./tests/order.ts";
 import { Report } from "./tests/report.ts";
 
@@ -32,12 +33,17 @@ const files = globSync(values.unit ? UNIT : [...UNIT, ...WITH_PARTS], {
   exclude: (name) => name.includes("node_modules"),
 });
 process.env["NODE_NO_WARNINGS"] = "1";
+// One seed for all files, so that one number repeats the run.
+const seed = sampleSeed();
+process.env[SEED_VARIABLE] = String(seed);
+process.stderr.write(`${SEED_VARIABLE}=${seed}\n`);
 const report = new Report(ROOT);
 const tests = run({
   files: inOrder(files).map((file) => join(ROOT, file)),
   cwd: ROOT,
   concurrency: Number(values.concurrency),
   timeout: TEN_MINUTES_MS,
+  execArgv: ["--import", join(ROOT, "test/kit/fixed-samples.ts")],
 });
 tests.on("data", (event) => report.note(event));
 const shown = tests.compose(new spec());

@@ -8,6 +8,7 @@ import type { Reconcile } from "../../../operator/src/reconciler/reconcile.ts";
 import { keyOf } from "../../../operator/src/reconciler/store.ts";
 import { WorkQueue } from "../../../operator/src/reconciler/workqueue.ts";
 import { eventually, type Fault, type ReachableCluster, useCluster } from "../../kit/index.ts";
+import { SEED_VARIABLE, sampleSeed } from "../../kit/seed.ts";
 import { type Mirror, mirror, type Rig, rig, signal } from "./rig.ts";
 
 let cluster: ReachableCluster;
@@ -102,8 +103,8 @@ const FAULTS: readonly Fault[] = [
 ];
 
 test("under random faults every value is seen in the end, and a settled system writes nothing", async (t) => {
-  const seed = Number(process.env["AGENTWORLDS_SEED"] ?? Date.now() % 2 ** 31);
-  t.diagnostic(`AGENTWORLDS_SEED=${seed}`);
+  const seed = sampleSeed();
+  t.diagnostic(`${SEED_VARIABLE}=${seed}`);
   const random = randomOf(seed);
   await using it = await rig(cluster);
   await using copy = mirror(it, { reflector: { watchTimeoutSeconds: 1 } });

@@ -1,4 +1,4 @@
-import { createCipheriv, createHash, randomBytes } from "node:crypto";
+import { createCipheriv, createHash } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { createRegistryClient, type RegistryClientOptions } from "../../../operator/src/registry/client.ts";
@@ -10,6 +10,7 @@ import {
   type RegistryClient,
 } from "../../../operator/src/registry/contract.ts";
 import { type Registry, type RegistryAddress, type RegistryWish, registry } from "../../kit/index.ts";
+import { seedsOf } from "../../kit/seed.ts";
 
 /** The registries every promise is tested on. */
 export const REGISTRIES: readonly { name: string; wish: RegistryWish }[] = [
@@ -56,7 +57,7 @@ export function bytesOf(seed: string, length: number): Buffer {
   return createCipheriv("aes-256-ctr", key, Buffer.alloc(16)).update(Buffer.alloc(length));
 }
 
-export const newSeed = (): string => randomBytes(8).toString("hex");
+export const newSeed = seedsOf("registry");
 
 /** The bytes in pieces of an odd size, so that chunk borders fall inside pieces. */
 export async function* inPieces(bytes: Uint8Array, size = 65_521): AsyncGenerator<Uint8Array> {
