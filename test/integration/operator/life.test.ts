@@ -1,6 +1,7 @@
 /** The life of a World and its sessions, on a real control plane, engine and registry; the controllers run in this process. */
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { eventWith } from "../../kit/events.ts";
 import { conditionOf, startControllers, until } from "../../kit/operator.ts";
 import { Stage } from "../../kit/stage.ts";
 
@@ -143,6 +144,7 @@ describe("a World and its sessions", () => {
       { what: "the second to wait" },
     );
     assert.match(conditionOf(waiting, "Admitted")?.message ?? "", new RegExp(first.metadata.name));
+    assert.match((await eventWith(stage.site, second, "WorldHeld")).note, new RegExp(first.metadata.name));
     await stage.shell(first, "echo from-first > /tmp/f");
     await stage.close(first);
     const booted = await stage.ready(second, 1);
@@ -162,6 +164,7 @@ describe("a World and its sessions", () => {
     await stage.kubectl("-n", stage.namespace, "delete", "world", world.metadata.name, "--timeout=60s");
     const asleep = await stage.hibernated(second);
     assert.equal(conditionOf(asleep, "Hibernated")?.reason, "WorldDeleted");
+    assert.match((await eventWith(stage.site, world, "HolderEnding")).note, new RegExp(second.metadata.name));
     assert.ok((await stage.tagsOf(repository)).includes("v2"), "deletionPolicy Retain keeps the versions");
   });
 
