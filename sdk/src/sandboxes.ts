@@ -42,6 +42,8 @@ export type CreateSandboxOptions = SandboxSource &
     readonly resources?: { readonly cpu?: string; readonly memory?: string } | undefined;
     /** What closing does with work that is not yet a version. Default `Snapshot`. */
     readonly closePolicy?: "Snapshot" | "Discard" | undefined;
+    /** What a boot does while work of the World is kept as a rescue. Default `Wait`. */
+    readonly rescuePolicy?: "Wait" | "Ignore" | undefined;
     /** What becomes of a Sandbox that does not become Ready. Default `Delete`; with a key `Keep`: another call goes on waiting. */
     readonly ifNotReady?: "Delete" | "Keep" | undefined;
   };
@@ -182,7 +184,8 @@ function sourceOf(options: SandboxSource): { kind: "World" | "Image"; name: stri
 }
 
 function specOf(options: CreateSandboxOptions): NewSandbox["spec"] {
-  const { world, image, ttlSeconds, maxLifetimeSeconds, agent, runtime, env, resources, closePolicy } = options;
+  const { world, image, ttlSeconds, maxLifetimeSeconds, agent, runtime, env, resources, closePolicy, rescuePolicy } =
+    options;
   sourceOf(options);
   return {
     ...(world === undefined ? {} : { world: typeof world === "string" ? { name: world } : world }),
@@ -194,6 +197,7 @@ function specOf(options: CreateSandboxOptions): NewSandbox["spec"] {
     ...(env === undefined ? {} : { env: Object.entries(env).map(([name, value]) => variable(name, value)) }),
     ...(resources === undefined ? {} : { resources }),
     ...(closePolicy === undefined ? {} : { closePolicy }),
+    ...(rescuePolicy === undefined ? {} : { rescuePolicy }),
     ttlSecondsAfterClosed: KEPT_AFTER_CLOSE_SECONDS,
   };
 }

@@ -52,9 +52,10 @@ export interface SessionParts {
   readonly untilReady: (options: WaitOptions, wake: string | undefined) => Promise<Sandbox>;
 }
 
-const GROUP_VERSION = "sessions.agentworlds.dev/v1alpha1";
-/** Whether a path belongs to the sessions API. */
-export const isSessionPath = (path: string): boolean => path.startsWith(`/apis/${GROUP_VERSION}/`);
+/** Path of the sessions API. */
+export const SESSIONS_API = "/apis/sessions.agentworlds.dev/v1alpha1";
+/** Whether a path belongs to it. */
+export const isSessionPath = (path: string): boolean => path.startsWith(`${SESSIONS_API}/`);
 
 const TOUCH_TIMEOUT_MS = 30_000;
 const FILE_TIMEOUT_MS = 300_000;
@@ -271,7 +272,7 @@ export class Session implements AsyncDisposable {
   }
 
   #path(subresource: string): string {
-    return `/apis/${GROUP_VERSION}/namespaces/${segment(this.namespace)}/sandboxes/${segment(this.name)}/${subresource}`;
+    return `${SESSIONS_API}/namespaces/${segment(this.namespace)}/sandboxes/${segment(this.name)}/${subresource}`;
   }
 }
 

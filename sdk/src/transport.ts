@@ -86,6 +86,20 @@ export class Transport {
     }
   }
 
+  /** The bytes of a streamed answer; never retried once it began. One that is cut before its end throws. */
+  async *stream(call: Call): AsyncGenerator<Uint8Array> {
+    const deadline = new Deadline(call.timeoutMs, call.signal);
+    let answer: Answer | undefined;
+    try {
+      answer = await this.#exchange({ ...call, signal: deadline.signal }, async (opened) => opened);
+      for await (const chunk of answer.body) yield chunk;
+    } catch (cause) {
+      throw this.#failure(cause, call, deadline);
+    } finally {
+      if (answer !== undefined) discard(answer);
+    }
+  }
+
   async #exchange<R>(call: Call, read: (answer: Answer) => Promise<R>): Promise<R> {
     const deadline = new Deadline(call.timeoutMs, call.signal);
     let refreshed = false;

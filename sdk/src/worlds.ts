@@ -3,6 +3,7 @@ import type { NewWorld, World } from "@agentworlds/crds";
 import type { Connected } from "./connected.ts";
 import { type CallOptions, Deadline } from "./deadline.ts";
 import { judgeWorld } from "./readiness.ts";
+import { Rescues } from "./rescues.ts";
 import type { NamespaceOption } from "./sandboxes.ts";
 import { READY_TIMEOUT_MS, untilSettled, type WaitOptions } from "./wait-ready.ts";
 
@@ -13,10 +14,13 @@ const TIMEOUT_MS = 30_000;
 
 /** Worlds of the cluster. */
 export class Worlds {
+  /** Work that could not be published. */
+  readonly rescues: Rescues;
   readonly #connect: () => Promise<Connected>;
 
   constructor(connect: () => Promise<Connected>) {
     this.#connect = connect;
+    this.rescues = new Rescues(connect);
   }
 
   /** Creates a World and returns it as it was stored, before it is Ready; `ConflictError` `NameTaken` when there is one. */

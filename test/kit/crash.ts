@@ -152,6 +152,7 @@ const READS: ReadonlySet<string> = new Set([
   "identity",
   "inspect",
   "readFile",
+  "exportTar",
   "close",
 ]);
 

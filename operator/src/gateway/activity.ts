@@ -68,7 +68,7 @@ export async function keepAlive(
 
 async function implicitTouch(call: Call, parts: Parts, session: OpenSession, read?: Sandbox): Promise<OpenSession> {
   const { ttlMs } = session;
-  const { result, sandbox } = await parts.writer.update({
+  const { result, object: sandbox } = await parts.writer.update({
     ref: call.route.sandbox,
     uid: session.sandbox.metadata.uid,
     read,

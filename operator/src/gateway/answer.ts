@@ -21,6 +21,11 @@ export async function sendAnswer(response: ServerResponse, answer: Answer, signa
     sendJson(response, answer.status, answer.body);
     return;
   }
+  if (answer.kind === "stream") {
+    response.writeHead(200, { "content-type": answer.type });
+    await pipeline(Readable.from(answer.content, { objectMode: false }), response, { signal });
+    return;
+  }
   response.strictContentLength = true;
   response.writeHead(200, { "content-type": "application/octet-stream", "content-length": answer.size });
   await pipeline(Readable.from(answer.content, { objectMode: false }), response, { signal });
@@ -30,7 +35,7 @@ export async function sendAnswer(response: ServerResponse, answer: Answer, signa
 export function sendFailure(
   exchange: { request: IncomingMessage; response: ServerResponse },
   failure: Failure,
-  name?: string,
+  about: { readonly resource: string; readonly name?: string } = { resource: "sandboxes" },
 ): void {
   const { request, response } = exchange;
   if (response.headersSent) {
@@ -40,7 +45,7 @@ export function sendFailure(
   }
   if (failure.retryAfterSeconds !== undefined) response.setHeader("retry-after", String(failure.retryAfterSeconds));
   if (failure.status === 401) response.setHeader("www-authenticate", "Bearer");
-  const subject = { group: GROUP, kind: "sandboxes", ...(name === undefined ? {} : { name }) };
+  const subject = { group: GROUP, kind: about.resource, ...(about.name === undefined ? {} : { name: about.name }) };
   sendJson(response, failure.status, statusAnswer(failure, subject));
   if (!request.complete) linger(request);
 }

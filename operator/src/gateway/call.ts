@@ -9,16 +9,13 @@ import type { RuntimeDriver } from "../runtime/contract.ts";
 import { badRequest } from "./failure.ts";
 import type { Identity } from "./identity.ts";
 import type { Query } from "./request-target.ts";
-import type { Route } from "./routes.ts";
+import type { Route, WorldRoute } from "./routes.ts";
 import type { SandboxReader, SandboxWriter } from "./sandbox-store.ts";
 import type { TouchTrace } from "./touch-trace.ts";
+import type { WorldStore } from "./world-store.ts";
 
-/** One authenticated and authorised request. */
-export interface Call {
-  readonly route: Route;
-  readonly identity: Identity;
-  readonly query: Query;
-  readonly request: IncomingMessage;
+/** Whoever waits for something. */
+export interface Waiter {
   readonly logger: Logger;
   /** Aborts when the client goes away or the gateway is torn down. */
   readonly signal: AbortSignal;
@@ -26,8 +23,19 @@ export interface Call {
   readonly draining: AbortSignal;
 }
 
-/** The part of a driver that reaches into a running session. */
-export type SessionDriver = Pick<RuntimeDriver, "exec" | "readFile" | "writeFile">;
+/** One authenticated and authorised request. */
+export interface Call<R = Route> extends Waiter {
+  readonly route: R;
+  readonly identity: Identity;
+  readonly query: Query;
+  readonly request: IncomingMessage;
+}
+
+/** A request about a World. */
+export type WorldCall = Call<WorldRoute>;
+
+/** The part of a driver that reaches into a session, or into what one has left. */
+export type SessionDriver = Pick<RuntimeDriver, "exec" | "readFile" | "writeFile" | "exportTar">;
 
 /** Finds the driver of a host; throws `RuntimeError` when it cannot be reached. */
 export type DriverLookup = (runtime: string, host: string, signal: AbortSignal) => Promise<SessionDriver>;
@@ -38,6 +46,7 @@ export interface Parts {
   readonly writer: SandboxWriter;
   /** For watching one Sandbox. */
   readonly sandboxes: ResourceClient<KubeObject>;
+  readonly worlds: WorldStore;
   readonly drivers: DriverLookup;
   /** For the session's environment. */
   readonly secrets: ResourceClient<Secret>;
@@ -61,7 +70,9 @@ export interface CallLimits {
 /** What a handler answers; failures are thrown. */
 export type Answer =
   | { readonly kind: "json"; readonly status: number; readonly body: unknown }
-  | { readonly kind: "file"; readonly size: number; readonly content: AsyncIterable<Uint8Array> };
+  | { readonly kind: "file"; readonly size: number; readonly content: AsyncIterable<Uint8Array> }
+  /** Of a length that nobody knows beforehand: a cut is told from the end by the transfer coding. */
+  | { readonly kind: "stream"; readonly type: string; readonly content: AsyncIterable<Uint8Array> };
 
 export const json = (status: number, body: unknown): Answer => ({ kind: "json", status, body });
 

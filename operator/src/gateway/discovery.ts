@@ -22,8 +22,9 @@ const resources: readonly ApiResource[] = [
   { name: "sandboxes/touch", singularName: "", namespaced: true, kind: "Touch", verbs: ["create"] },
   { name: "sandboxes/snapshot", singularName: "", namespaced: true, kind: "Snapshot", verbs: ["create"] },
   { name: "sandboxes/close", singularName: "", namespaced: true, kind: "Close", verbs: ["create"] },
-  // Its subresources are served by a later version; the parent is listed so that roles for them can be written now.
   { name: "worlds", singularName: "worldsession", namespaced: true, kind: "WorldSession", verbs: [] },
+  { name: "worlds/rescues", singularName: "", namespaced: true, kind: "RescueList", verbs: ["create", "get"] },
+  { name: "worlds/proxy", singularName: "", namespaced: true, kind: "Archive", verbs: ["create", "get"] },
 ];
 
 /** The legacy discovery documents by path; `undefined` for any other path. */

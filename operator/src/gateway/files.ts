@@ -3,6 +3,7 @@ import { requestBytes } from "./body.ts";
 import { type Answer, type Call, driverOf, json, onlyParameters, type Parts } from "./call.ts";
 import { badRequest } from "./failure.ts";
 import { type Query, singleValue } from "./request-target.ts";
+import { stallGuard, watched } from "./stall-guard.ts";
 
 /** Linux's PATH_MAX, its terminating NUL aside. */
 const MAX_PATH_BYTES = 4_095;
@@ -19,7 +20,7 @@ export async function readFile(call: Call, parts: Parts): Promise<Answer> {
   const file = await driver.readFile(session.compute.id, path, signal);
   // From here on the stream ends it.
   untilAnswered.move();
-  return { kind: "file", size: file.size, content: guarded(file.content, stall) };
+  return { kind: "file", size: file.size, content: watched(file.content, stall) };
 }
 
 /** PUT files?path=[&mode=]: replaces the file atomically with the request's body, streamed. */
@@ -32,7 +33,7 @@ export async function writeFile(call: Call, parts: Parts): Promise<Answer> {
   const signal = AbortSignal.any([call.signal, stall.signal]);
   const driver = await driverOf(parts, session.compute, signal);
   let size = 0;
-  const content = guarded(requestBytes(call.request, signal), stall, (bytes) => {
+  const content = watched(requestBytes(call.request, signal), stall, (bytes) => {
     size += bytes;
   });
   await driver.writeFile(session.compute.id, { path, content, ...(mode === undefined ? {} : { mode }) }, signal);
@@ -63,30 +64,4 @@ function modeOf(query: Query): number | undefined {
   const text = value === "repeated" ? "" : Buffer.from(value).toString("latin1");
   if (!/^0?[0-7]{3,4}$/.test(text)) throw badRequest("BadMode", "mode must be octal permission bits, for example 0644");
   return Number.parseInt(text, 8);
-}
-
-/** Aborts when nobody has called `moved` for a while. A transfer has no total deadline, only this one. */
-function stallGuard(stallMs: number): Disposable & { readonly signal: AbortSignal; moved(): void } {
-  const controller = new AbortController();
-  const timer = setTimeout(() => controller.abort(new DOMException("no byte moved", "TimeoutError")), stallMs);
-  timer.unref();
-  return {
-    signal: controller.signal,
-    moved: () => void timer.refresh(),
-    [Symbol.dispose]: () => clearTimeout(timer),
-  };
-}
-
-async function* guarded(
-  content: AsyncIterable<Uint8Array>,
-  stall: Disposable & { moved(): void },
-  onBytes?: (count: number) => void,
-): AsyncGenerator<Uint8Array> {
-  using _ = stall;
-  for await (const chunk of content) {
-    stall.moved();
-    onBytes?.(chunk.length);
-    yield chunk;
-    stall.moved();
-  }
 }

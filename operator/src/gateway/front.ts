@@ -5,14 +5,15 @@ import { AdmissionWebhook } from "./admission-webhook.ts";
 import { sendAnswer, sendFailure, sendJson } from "./answer.ts";
 import type { Authenticator } from "./authentication.ts";
 import { type Authorizer, attemptsToReview } from "./authorization.ts";
-import { type Answer, type Call, json, onlyParameters, type Parts } from "./call.ts";
+import { type Answer, type Call, json, onlyParameters, type Parts, type WorldCall } from "./call.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { exec } from "./exec.ts";
 import { asFailure, badRequest, Failure } from "./failure.ts";
 import { readFile, writeFile } from "./files.ts";
 import type { InFlightLimit } from "./in-flight.ts";
 import { splitTarget } from "./request-target.ts";
-import { type Action, type Route, routeOf } from "./routes.ts";
+import { askOfRescue, exportRescue, viewRescues } from "./rescues.ts";
+import { type Action, type Route, routeOf, type WorldAction, type WorldRoute } from "./routes.ts";
 import { sessionView } from "./session.ts";
 import { close, snapshot } from "./slow-verb.ts";
 import { touch } from "./touch-verb.ts";
@@ -49,6 +50,12 @@ const handlers: Readonly<Record<Action, Handler>> = {
   close,
 };
 
+const worldHandlers: Readonly<Record<WorldAction, (call: WorldCall, parts: Parts) => Promise<Answer>>> = {
+  viewRescues,
+  askOfRescue,
+  exportRescue,
+};
+
 /** Time to authenticate and authorise. */
 const ADMISSION_DEADLINE_MS = 15_000;
 
@@ -60,7 +67,7 @@ export async function serve(front: FrontParts, request: IncomingMessage, respons
   });
   const signal = AbortSignal.any([gone.signal, front.signal]);
   const logger = front.logger.child({ requestId: randomUUID(), method: request.method });
-  let route: Route | undefined;
+  let route: Route | WorldRoute | undefined;
   try {
     const split = splitTarget(request.url ?? "");
     if (split.kind === "refused") throw badRequest(split.code, split.message);
@@ -75,33 +82,40 @@ export async function serve(front: FrontParts, request: IncomingMessage, respons
     if (document !== undefined) return sendJson(response, 200, document);
 
     route = routeOf(request.method ?? "", segments);
-    const { sandbox, verb, subresource, reachesIntoSession } = route;
-    const attempt = { verb, ...sandbox, resource: "sandboxes", subresource };
+    const { resource, verb, subresource, reachesIntoSession, action } = route;
+    const attempt = { verb, ...objectOf(route), resource, subresource };
     await front.authorizer.require(
       identity,
       attemptsToReview(attempt, { via: identity.via, reachesIntoSession }),
       admission,
     );
-    using _heavy = route.action === "exec" ? front.execs.enter(identity.user) : undefined;
-    const call: Call = { route, identity, query, request, logger, signal, draining: front.draining };
-    await sendAnswer(response, await handlers[route.action](call, front.parts), signal);
-    logger.debug({ action: route.action, user: identity.user, ...sandbox }, "served");
+    using _heavy = action === "exec" ? front.execs.enter(identity.user) : undefined;
+    const call = { identity, query, request, logger, signal, draining: front.draining };
+    await sendAnswer(response, await handle(route, call, front.parts), signal);
+    logger.debug({ action, user: identity.user, ...objectOf(route) }, "served");
   } catch (error) {
     answerError({ request, response, logger }, error, route);
   }
 }
 
+const objectOf = (route: Route | WorldRoute) => (route.resource === "worlds" ? route.world : route.sandbox);
+
+const handle = (route: Route | WorldRoute, call: Omit<Call, "route">, parts: Parts): Promise<Answer> =>
+  route.resource === "worlds"
+    ? worldHandlers[route.action]({ ...call, route }, parts)
+    : handlers[route.action]({ ...call, route }, parts);
+
 function answerError(
   exchange: { request: IncomingMessage; response: ServerResponse; logger: Logger },
   error: unknown,
-  route: Route | undefined,
+  route: Route | WorldRoute | undefined,
 ): void {
   const failure = error instanceof Failure ? error : asFailure(error);
-  const about = { code: failure.code, status: failure.status, action: route?.action, ...route?.sandbox };
+  const about = { code: failure.code, status: failure.status, action: route?.action, ...(route && objectOf(route)) };
   // A refusal is the client's business; what the gateway could not do is the operator's.
   if (failure.status >= 500) exchange.logger.error({ ...about, err: failure.cause ?? failure }, "request failed");
   else exchange.logger.debug(about, "request refused");
-  sendFailure(exchange, failure, route?.sandbox.name);
+  sendFailure(exchange, failure, route && { resource: route.resource, name: objectOf(route).name });
 }
 
 const HEALTH = ["healthz", "livez", "readyz"];

@@ -23,8 +23,33 @@ for (const [method, path, action, verb, reachesIntoSession] of known) {
         action,
         verb,
         reachesIntoSession,
+        resource: "sandboxes",
         subresource: undefined,
         sandbox: { namespace: "lab", name: "box" },
+      },
+    );
+  });
+}
+
+const world = base.replace("sandboxes", "worlds");
+const ofWorlds: [method: string, path: string, action: string, verb: string, reaches: boolean, operation?: string][] = [
+  ["GET", `${world}/rescues`, "viewRescues", "get", false],
+  ["POST", `${world}/rescues`, "askOfRescue", "create", false],
+  ["GET", `${world}/proxy/rescues/6f2c-1.tar`, "exportRescue", "get", true, "6f2c-1"],
+];
+for (const [method, path, action, verb, reachesIntoSession, operation] of ofWorlds) {
+  test(`${method} ${path.slice(world.length)} of a World is ${action}, authorised as ${verb}`, () => {
+    const found = route(method, path);
+    assert.deepEqual(
+      { ...found, subresource: undefined },
+      {
+        action,
+        verb,
+        reachesIntoSession,
+        resource: "worlds",
+        subresource: undefined,
+        world: { namespace: "lab", name: "box" },
+        ...(operation === undefined ? {} : { operation }),
       },
     );
   });
@@ -33,7 +58,16 @@ for (const [method, path, action, verb, reachesIntoSession] of known) {
 const refused: [name: string, method: string, path: string, status: number][] = [
   ["another group", "GET", base.replace("sessions.", ""), 404],
   ["another version", "GET", base.replace("v1alpha1", "v1"), 404],
-  ["another resource", "GET", base.replace("sandboxes", "worlds"), 404],
+  ["another resource", "GET", base.replace("sandboxes", "runtimes"), 404],
+  ["a World itself", "GET", base.replace("sandboxes", "worlds"), 404],
+  ["a segment behind a World's rescues", "GET", `${world}/rescues/one`, 404],
+  ["a World's proxy without more", "GET", `${world}/proxy`, 404],
+  ["something else behind a World's proxy", "GET", `${world}/proxy/files/one.tar`, 404],
+  ["a rescue that is no archive", "GET", `${world}/proxy/rescues/one`, 404],
+  ["more behind a rescue's archive", "GET", `${world}/proxy/rescues/one.tar/more`, 404],
+  ["a Sandbox's proxy", "GET", `${base}/proxy/rescues/one.tar`, 404],
+  ["a PUT of rescues", "PUT", `${world}/rescues`, 405],
+  ["a POST of an archive", "POST", `${world}/proxy/rescues/one.tar`, 405],
   ["an unknown subresource", "GET", `${base}/attach`, 404],
   ["a subresource named like an object's own method", "GET", `${base}/constructor`, 404],
   ["a segment behind a subresource", "GET", `${base}/files/more`, 404],

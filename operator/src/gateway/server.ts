@@ -17,12 +17,13 @@ import { pause } from "./follow-object.ts";
 import { type FrontParts, serve } from "./front.ts";
 import { InFlightLimit } from "./in-flight.ts";
 import { type Backend, Registration } from "./registration.ts";
-import { type SandboxReader, SandboxWriter } from "./sandbox-store.ts";
+import { type SandboxReader, sandboxWriter } from "./sandbox-store.ts";
 import { ServingCertificate } from "./serving-certificate.ts";
 import { joinedBundle, type ServingMaterial } from "./serving-material.ts";
 import { TouchTrace } from "./touch-trace.ts";
 import { TrustAnchor } from "./trust-anchor.ts";
 import { untilDone } from "./until-done.ts";
+import { worldStore } from "./world-store.ts";
 
 export interface GatewayConfig {
   /** The installation's namespace, `agent-worlds-system`. */
@@ -213,7 +214,8 @@ class Running {
       webhook: new AdmissionWebhook({ clock, clientCa: config.admissionClientCa }),
       parts: {
         reader: sandboxes,
-        writer: new SandboxWriter({ kube, reader: sandboxes, clock }),
+        writer: sandboxWriter({ kube, reader: sandboxes, clock }),
+        worlds: worldStore(kube, clock),
         sandboxes: kube.resource(SANDBOXES),
         secrets: kube.resource(SECRETS),
         drivers,

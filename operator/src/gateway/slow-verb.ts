@@ -5,13 +5,14 @@ import { isoTime } from "./activity.ts";
 import { readJson } from "./body.ts";
 import { type Answer, type Call, json, onlyParameters, type Parts } from "./call.ts";
 import { Failure } from "./failure.ts";
-import { followObject } from "./follow-object.ts";
 import { appendRequest, type NewRequest } from "./requests.ts";
-import { type Decision, noSuchSandbox, replaced } from "./sandbox-store.ts";
+import type { SandboxWrite } from "./sandbox-store.ts";
 import { closed, notRunning, sessionState } from "./session.ts";
+import type { Decision } from "./status-swap.ts";
 import { noPlace } from "./touch-verb.ts";
+import { untilAnswered } from "./until-answered.ts";
 
-const idSchema = z
+export const idSchema = z
   .string()
   .regex(/^[A-Za-z0-9][-_.A-Za-z0-9]{0,63}$/, "must be 1 to 64 letters, digits, '-', '_' or '.'");
 const description = z.string().max(LIMITS.description).optional();
@@ -61,36 +62,29 @@ async function ask(call: Call, parts: Parts, wish: Wish): Promise<Answer> {
     user: clip(call.identity.user, LIMITS.user),
     at: isoTime(parts.clock.now()),
   };
-  const { sandbox } = await parts.writer.update({
+  const { object } = await parts.writer.update({
     ref,
     decide: (current) => decide(current, request),
     signal: call.signal,
   });
-  const { uid } = sandbox.metadata;
-  const patience = AbortSignal.any([call.signal, call.draining, AbortSignal.timeout(parts.limits.longPollMs)]);
-
-  const first = answerIn(sandbox, wish);
-  if (first !== undefined) return first;
-  const states = followObject({
-    client: parts.sandboxes,
+  const answer = await untilAnswered(call, {
+    kind: {
+      kind: "Sandbox",
+      plural: "sandboxes",
+      client: parts.sandboxes,
+      parse: (state) => sandboxSchema.parse(state),
+    },
     ref,
+    from: object,
     clock: parts.clock,
-    signal: patience,
-    from: sandbox,
-    onError: (error) => call.logger.warn({ err: error }, "watching a Sandbox failed; trying again"),
+    longPollMs: parts.limits.longPollMs,
+    answerIn: (sandbox) => answerIn(sandbox, wish),
   });
-  for await (const state of states) {
-    if (state === undefined) throw noSuchSandbox(ref);
-    if (state.metadata.uid !== uid) throw replaced(ref);
-    const answer = answerIn(sandboxSchema.parse(state), wish);
-    if (answer !== undefined) return answer;
-  }
-  call.signal.throwIfAborted();
-  return json(202, { id: wish.id, done: false });
+  return answer ?? json(202, { id: wish.id, done: false });
 }
 
 /** A repeated id asks for nothing new, whatever the session has become in between. */
-function decide(sandbox: Sandbox, request: NewRequest): Decision<void> {
+function decide(sandbox: Sandbox, request: NewRequest): Decision<SandboxWrite, void> {
   const appended = appendRequest(sandbox.status.requests ?? [], request);
   if (appended.kind === "known") return { result: undefined };
   if (appended.kind === "conflict") throw idReused(request, appended.request.verb);

@@ -6,8 +6,9 @@ import { readJson } from "./body.ts";
 import { type Answer, type Call, json, onlyParameters, type Parts } from "./call.ts";
 import { badRequest, Failure } from "./failure.ts";
 import { appendRequest, type NewRequest, openWake } from "./requests.ts";
-import type { Decision } from "./sandbox-store.ts";
+import type { SandboxWrite } from "./sandbox-store.ts";
 import { modeHibernated, notRunning, sessionState } from "./session.ts";
+import type { Decision } from "./status-swap.ts";
 import { touchDeadline, touchWrite } from "./touch.ts";
 
 const bodySchema = z.strictObject({ ttlSeconds: z.int().min(1).max(2_592_000).optional() });
@@ -25,7 +26,7 @@ export async function touch(call: Call, parts: Parts): Promise<Answer> {
     user: clip(call.identity.user, LIMITS.user),
     id: randomUUID(),
   };
-  const { result, sandbox: touched } = await parts.writer.update({
+  const { result, object: touched } = await parts.writer.update({
     ref: call.route.sandbox,
     uid: sandbox.metadata.uid,
     read: sandbox,
@@ -45,7 +46,7 @@ interface Wish {
   readonly id: string;
 }
 
-function decide(sandbox: Sandbox, wish: Wish, now: number): Decision<Answer> {
+function decide(sandbox: Sandbox, wish: Wish, now: number): Decision<SandboxWrite, Answer> {
   const state = sessionState(sandbox);
   if (state.kind === "Closed" || state.kind === "Closing") throw notRunning(sandbox, state);
   if (sandbox.spec.mode === "Hibernated") throw modeHibernated(sandbox);
@@ -65,7 +66,7 @@ function decide(sandbox: Sandbox, wish: Wish, now: number): Decision<Answer> {
 function extend(
   sandbox: Sandbox,
   facts: { expiresAt: number; lifetimeEndsAt: number; wish: Wish; now: number },
-): Decision<Answer> {
+): Decision<SandboxWrite, Answer> {
   const { expiresAt, lifetimeEndsAt, wish, now } = facts;
   const verdict = touchDeadline({
     now,
@@ -92,7 +93,7 @@ function extend(
 }
 
 /** Rule 4: a touch that comes after the intent to hibernate is recorded as a wake. An equal open wake serves both. */
-function wake(sandbox: Sandbox, wish: Wish, now: number): Decision<Answer> {
+function wake(sandbox: Sandbox, wish: Wish, now: number): Decision<SandboxWrite, Answer> {
   const requests = sandbox.status.requests ?? [];
   const open = openWake(requests, wish.statedSeconds);
   if (open !== undefined) return { result: json(202, { waking: true, id: open.id }) };

@@ -37,6 +37,7 @@ export function guardedDriver(driver: RuntimeDriver, isLeading: IsLeading): Runt
     readFile: (...call) => driver.readFile(...call),
     writeFile: (...call) => driver.writeFile(...call),
     sync: (...call) => driver.sync(...call),
+    exportTar: (...call) => driver.exportTar(...call),
     thaw: (...call) => driver.thaw(...call),
     list: (...call) => driver.list(...call),
     listCaptures: (...call) => driver.listCaptures(...call),

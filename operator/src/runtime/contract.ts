@@ -197,6 +197,11 @@ export interface RuntimeDriver {
   ): Promise<void>;
   /** Removes local names made by `commit`; absent ones are a success. */
   forgetCommit(localName: string, signal: AbortSignal): Promise<void>;
+  /**
+   * The whole filesystem of a container (running or dead) as a tar. Throws `ComputeNotFound` before the first byte; a stream that
+   * ends early throws.
+   */
+  exportTar(id: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
   /** Ends every process, keeps the filesystem. Stopping a stopped one is a success. */
   stop(id: string, signal: AbortSignal): Promise<void>;
   /** Removes the container and its filesystem. Absent is a success. */

@@ -40,6 +40,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     inspect: async () => ({ state: "Running", startedAt: undefined }),
     exec: never,
     readFile: never,
+    exportTar: never,
     writeFile: never,
     sync: never,
     freeze: never,

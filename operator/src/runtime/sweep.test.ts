@@ -71,6 +71,7 @@ function hostWith(
     thaw: never,
     commit: never,
     push: never,
+    exportTar: never,
     forgetCommit: async (localName) => {
       if (localName === captureName("in-use")) throw new RuntimeError("HostRefused", "image is being used");
       calls.push(`forget ${localName}`);

@@ -78,6 +78,7 @@ export class MemoryHost {
           return { ...record, ...this.command(request, running(id).work), stdout: nothing, stderr: nothing };
         }),
       readFile: never,
+      exportTar: never,
       writeFile: never,
       list: () =>
         effects.read(async () =>

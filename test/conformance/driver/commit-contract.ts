@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
+import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
+import { pipeline } from "node:stream/promises";
 import { describe, test } from "node:test";
+import { extract } from "tar-stream";
 import { captureName } from "../../../operator/src/snapshot/docker-commit.ts";
 import { refusal, STRANGERS_INSTALLATION } from "./bench.ts";
 import type { OpenBench } from "./contract.ts";
@@ -69,6 +73,34 @@ export function commitContract(open: OpenBench): void {
       assert.ok(capture.createdAt > 0 && capture.createdAt <= Date.now() + 60_000);
       await bench.driver.forgetCommit(localName, bench.signal);
       assert.deepEqual(await bench.driver.listCaptures(bench.installation, bench.signal), []);
+    });
+
+    for (const state of ["Running", "Exited"] as const) {
+      test(`the export of a container that is ${state} is a whole archive with its files`, async () => {
+        await using bench = open();
+        const id = await bench.create();
+        await bench.write(id, "/work/notes", `written before: ${state}`);
+        if (state === "Exited") await bench.kill(id);
+        const entries = new Map<string, string>();
+        const reader = extract();
+        reader.on("entry", (header, content, next) => {
+          void text(content).then((whole) => {
+            entries.set(header.name, whole);
+            next();
+          }, next);
+        });
+        await pipeline(Readable.from(await bench.driver.exportTar(id, bench.signal)), reader);
+        assert.equal(entries.get("work/notes"), `written before: ${state}`);
+        assert.equal(await bench.state(id), state);
+      });
+    }
+
+    test("the export of a container that is not there, or is a stranger's, is refused before the first byte", async () => {
+      await using bench = open();
+      const theirs = await bench.stranger.create(bench.spec({ installation: STRANGERS_INSTALLATION }), bench.signal);
+      for (const id of ["aw-nobody-1", theirs]) {
+        await assert.rejects(bench.driver.exportTar(id, bench.signal), refusal("ComputeNotFound", /./));
+      }
     });
 
     test("a forgotten commit is gone, and forgetting may be repeated", async () => {

@@ -12,11 +12,19 @@ export class MemoryDriver {
   readonly uploads = new Map<string, "receiving" | "broken" | "whole">();
   readonly #files = new Map<string, Buffer>();
 
-  readonly driver: Pick<RuntimeDriver, "exec" | "readFile" | "writeFile"> = {
+  readonly driver: Pick<RuntimeDriver, "exec" | "readFile" | "writeFile" | "exportTar"> = {
     exec: (id, request, signal) => this.#exec(id, request, signal),
     readFile: async (id, path) => this.#readFile(id, path),
     writeFile: (id, write) => this.#writeFile(id, write),
+    exportTar: async (id) => {
+      const archive = this.archives.get(id);
+      if (archive === undefined) throw new RuntimeError("ComputeNotFound", `no container ${id}`);
+      return archive === TORN ? pieces(Buffer.alloc(200_000), "torn") : pieces(archive);
+    },
   };
+
+  /** What the export of a container gives; `TORN` breaks before its end. */
+  readonly archives = new Map<string, Buffer | typeof TORN>();
 
   put(id: string, path: string, content: Buffer): void {
     this.#files.set(fileKey(id, Buffer.from(path)), content);

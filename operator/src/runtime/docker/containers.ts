@@ -64,6 +64,11 @@ export class Containers {
     await this.#transport.done({ method: "POST", path: `/containers/${id}/start`, ms: SLOW_MS }, signal);
   }
 
+  /** The filesystem as a tar, mounts left out. */
+  export(id: string, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    return this.#transport.stream({ method: "GET", path: `/containers/${id}/export`, ms: SLOW_MS }, signal);
+  }
+
   async pause(id: string, signal: AbortSignal): Promise<void> {
     await this.#repeatable(`/containers/${id}/pause`, "already paused", signal);
   }

@@ -42,6 +42,7 @@ import { Provisioner } from "./provision.ts";
 import { choosePruned } from "./prune.ts";
 import { EngineTransport } from "./transport.ts";
 import { WarmHelpers } from "./warm-helpers.ts";
+import { wholeTar } from "./whole-tar.ts";
 
 export interface DockerDriverOptions {
   /** Id of this installation of the operator: containers without its label are never acted on. */
@@ -258,6 +259,12 @@ class DockerDriver implements RuntimeDriver {
 
   async forgetCommit(localName: string, signal: AbortSignal): Promise<void> {
     await refusedAs("HostRefused", this.#images.remove(localName, signal));
+  }
+
+  async exportTar(id: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    const container = await refusedAs("HostRefused", this.#own.inspect(id, signal));
+    if (container === undefined) throw containerNotFound(id);
+    return wholeTar(this.#containers.export(container.Id, signal));
   }
 
   async stop(id: string, signal: AbortSignal): Promise<void> {

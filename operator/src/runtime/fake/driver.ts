@@ -1,4 +1,6 @@
 import { randomUUID } from "node:crypto";
+import { buffer } from "node:stream/consumers";
+import { pack } from "tar-stream";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import {
   CAPTURE_REPOSITORY,
@@ -165,6 +167,17 @@ export class FakeDriver implements RuntimeDriver {
   async forgetCommit(localName: string, signal: AbortSignal): Promise<void> {
     await this.#effect({ operation: "forgetCommit", subject: localName, signal }, () => {
       this.#host.images.delete(localName);
+    });
+  }
+
+  exportTar(id: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    return this.#effect({ operation: "exportTar", subject: id, signal }, async () => {
+      const archive = pack();
+      for (const [path, { bytes, mode }] of this.#existing(id).files) {
+        archive.entry({ name: path.slice(1), mode }, bytes);
+      }
+      archive.finalize();
+      return inChunks(await buffer(archive));
     });
   }
 

@@ -43,6 +43,7 @@ export type FakeOperation =
   | "commit"
   | "push"
   | "forgetCommit"
+  | "exportTar"
   | "stop"
   | "remove"
   | "list"
