@@ -16,7 +16,9 @@ export {
   objectMetaSchema,
   type Platform,
   type SandboxReference,
+  SKIP_FINALIZER,
   sandboxReferenceSchema,
+  skipsFinalizer,
   VERSION,
   type VersionPointer,
 } from "./object.ts";

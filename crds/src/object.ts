@@ -90,6 +90,16 @@ export const observedGeneration = () =>
     "`metadata.generation` that the last complete pass saw; -1 before the first.",
   );
 
+/**
+ * Annotation that lets a deleted object go at once, whatever its finalizer waits for. Its value must be the object's own UID, so
+ * that no template carries it by accident.
+ */
+export const SKIP_FINALIZER = "agentworlds.dev/skip-finalizer";
+
+/** Whether somebody wants this very object gone at once. */
+export const skipsFinalizer = ({ uid, annotations }: { uid: string; annotations?: Record<string, string> }): boolean =>
+  annotations?.[SKIP_FINALIZER] === uid;
+
 /** A Sandbox as the name and the UID of the time: the name alone could be a stranger's by now. */
 export const sandboxReferenceSchema = z.object({
   name: word(63).describe("Name of the Sandbox."),

@@ -1,5 +1,13 @@
 /** The Runtime controller: probes hosts, publishes what they can do, sweeps what nobody accounts for. */
-import type { Runtime, RuntimeRescue, Sandbox, World } from "@agentworlds/crds";
+import {
+  clip,
+  LIMITS,
+  type Runtime,
+  type RuntimeRescue,
+  type Sandbox,
+  skipsFinalizer,
+  type World,
+} from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
 import { isConflict, isNotFound } from "../kube/errors.ts";
 import type { Log } from "../reconciler/log.ts";
@@ -103,9 +111,26 @@ async function keepFinalizer(scope: RuntimeScope): Promise<PhaseResult> {
     (status?.rescues ?? []).length > 0 ||
     scope.dependencies.sandboxes.list().some((sandbox) => mayRunOn(sandbox, metadata.name));
   const boundAt = Date.parse(metadata.deletionTimestamp) + (spec.rescueSeconds ?? 86_400) * 1000;
-  if (inUse && scope.context.clock.now() < boundAt) return CONTINUE;
+  const isSkipped = skipsFinalizer(metadata);
+  if (inUse && !isSkipped && scope.context.clock.now() < boundAt) return CONTINUE;
+  if (inUse) tellWhatIsLeft(scope, isSkipped ? "an annotation skips the finalizer" : "its rescueSeconds are over");
   await setFinalizer(scope, false);
   return STOP;
+}
+
+/** With the Runtime goes the record of what its hosts keep: the log and the Event are what is left of it. */
+function tellWhatIsLeft({ dependencies, runtime }: RuntimeScope, why: string): void {
+  const { rescues = [] } = runtime.status ?? {};
+  const places = rescues.map(
+    ({ host, computeId, namespace, sandbox }) => `${host} as ${computeId} (${namespace}/${sandbox.name})`,
+  );
+  const kept = places.length === 0 ? "sessions still have containers there" : `containers stay on ${places.join(", ")}`;
+  const message = clip(`the Runtime is gone: ${why}; ${kept}`, LIMITS.message);
+  dependencies.log.error({ runtime: runtime.metadata.name, rescues }, message);
+  dependencies.announce(
+    { kind: "Runtime", object: runtime },
+    { type: "Warning", reason: "FinalizerSkipped", action: "Delete", message },
+  );
 }
 
 /** A session whose status has lost its container may have it on any Runtime that it could have been admitted to. */

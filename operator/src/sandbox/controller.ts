@@ -13,6 +13,7 @@ import { admit } from "./phases/admit.ts";
 import { confirmCapture } from "./phases/confirm-capture.ts";
 import { findCompute } from "./phases/find-compute.ts";
 import { followRescue } from "./phases/follow-rescue.ts";
+import { forceEnd } from "./phases/force-end.ts";
 import { endCutOffAttempt, hibernate } from "./phases/hibernate.ts";
 import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
@@ -25,6 +26,7 @@ import { deriveSandboxStatus } from "./status.ts";
 /** The life of a Sandbox, in order. Each phase either finds nothing to do, acts once, or says when to come back. */
 const phases: readonly Phase<SandboxScope>[] = [
   resolveWorld, // which World; is it still the one this session booted from
+  forceEnd, // a deletion that is far overdue, or that somebody wants to end now
   findCompute, // status names no container and there may be one: the hosts are asked
   followRescue, // what became of work that could not be published
   observe, // what the host says of the container

@@ -122,6 +122,15 @@ export async function recordFinalizer(scope: RecordScope, present: boolean): Pro
   }
 }
 
+/** Takes the finalizer off whatever status says: the caller has written down what is left, or said that it could not. */
+export async function dropFinalizer(scope: RecordScope): Promise<void> {
+  try {
+    await onLatest(scope, () => patchFinalizer(scope, false));
+  } catch (error) {
+    if (!isNotFound(error) && !(error instanceof SandboxGone)) throw error;
+  }
+}
+
 async function patchFinalizer(scope: RecordScope, present: boolean): Promise<void> {
   const finalizers = scope.sandbox.metadata.finalizers ?? [];
   if (finalizers.includes(SANDBOX_FINALIZER) === present) return;

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isTrue } from "../reconciler/conditions.ts";
+import { captureTag } from "../snapshot/docker-commit.ts";
 import {
   assertNothingLeft,
   assertPublishedOnce,
@@ -70,7 +71,10 @@ test("whenever the operator is killed, from the hand-over to the version, it is 
   const whole = await rescued();
   regainRegistry(whole);
   await whole.until("published", () => isResolved(whole));
-  for (const [index, effect] of whole.effects.seen.entries()) {
+  // What comes before the hand-over is life.test.ts's; its failing attempts are all alike.
+  const handedOver = whole.effects.seen.indexOf("stop");
+  assert.ok(handedOver > 0);
+  for (const [index, effect] of [...whole.effects.seen.entries()].slice(handedOver - 3)) {
     for (const when of ["before", "after"] as const) {
       try {
         const parts = await rescued({ kill: { index, when } });
@@ -152,18 +156,43 @@ test("an operator that was away until a rescue's time was over tries once more b
   assert.equal(parts.world().status.lostWork, undefined);
 });
 
+test("work that had reached the registry needs its host no more: it is published although that has lost it", async () => {
+  const parts = await rescued();
+  parts.host.containers.clear();
+  parts.host.commits.clear();
+  regainRegistry(parts);
+  await parts.until("published", () => isResolved(parts));
+  assertPublishedOnce(parts, ["one"]);
+  assertNothingLeft(parts);
+});
+
 test("work whose container and capture somebody removed is lost, and that is said", async () => {
   const parts = await rescued();
   parts.host.containers.clear();
   parts.host.commits.clear();
+  parts.registry.tags.delete(captureTag(rescueIn(parts).operation));
   regainRegistry(parts);
   await parts.until("told", () => isResolved(parts));
   assert.equal(parts.world().status.lostWork?.[0]?.cause, "ContainerGone");
 });
 
+test("a session that ran on behind a silent host is stopped and captured anew, with all its work", async () => {
+  const parts = await rescued();
+  const container = parts.host.containers.get(rescueIn(parts).computeId);
+  assert.ok(container);
+  container.state = "Running";
+  container.work.push("two");
+  regainRegistry(parts);
+  await parts.until("published", () => isResolved(parts));
+  assertPublishedOnce(parts, ["one", "two"]);
+  assert.equal(parts.world().status.versions?.at(-1)?.consistency, "Crash");
+  assertNothingLeft(parts);
+});
+
 test("a host that is silent is waited for; the work is published when it answers", async () => {
   const parts = await rescued();
   regainRegistry(parts);
+  parts.registry.tags.delete(captureTag(rescueIn(parts).operation));
   parts.silenceHost();
   await parts.until("tried", () => (rescueIn(parts).attempts ?? 0) > 2);
   assert.equal(parts.world().status.lostWork, undefined);

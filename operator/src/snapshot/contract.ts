@@ -32,9 +32,14 @@ export interface SnapshotMechanism {
   /** Brings the captured layers into the repository. No manifest of the product is written here. */
   upload(request: CaptureRequest, signal: AbortSignal): Promise<UploadedCapture>;
   /** What an earlier try of this operation has brought into the repository whole; undefined when there is none. */
-  uploaded(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<UploadedCapture | undefined>;
+  uploaded(
+    request: Pick<CaptureRequest, "operation" | "repository">,
+    signal: AbortSignal,
+  ): Promise<UploadedCapture | undefined>;
   /** Drops what an earlier try captured on the host, so that the next capture is of the tree as it stands then. */
   forgetCapture(capture: Pick<CaptureRequest, "operation" | "driver">, signal: AbortSignal): Promise<void>;
   /** Drops what `capture` and `upload` left behind for this operation. Nothing left is a success. */
   forget(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<void>;
+  /** Drops what `upload` left behind in the registry. Nothing left is a success. */
+  forgetPushed(pushed: Pick<CaptureRequest, "operation" | "repository">, signal: AbortSignal): Promise<void>;
 }

@@ -12,11 +12,29 @@ import { parseImageConfig } from "./image-config.ts";
 
 /** Local image name of an operation's commit. */
 export const captureName = (operation: string): string => `agentworlds/capture:${operation}`;
+const TAG_PREFIX = "capture-";
 /** Tag the engine pushes to; gone once the version is published. */
-export const captureTag = (operation: string): string => `capture-${operation}`;
+export const captureTag = (operation: string): string => `${TAG_PREFIX}${operation}`;
+/** The operation that pushed to this tag; undefined for any other tag. */
+export const operationOfTag = (tag: string): string | undefined =>
+  tag.startsWith(TAG_PREFIX) ? tag.slice(TAG_PREFIX.length) : undefined;
 
 export function createDockerCommit(registry: InstallationRegistry): SnapshotMechanism {
+  async function forgetPushed(
+    { operation, repository }: Pick<CaptureRequest, "operation" | "repository">,
+    signal: AbortSignal,
+  ): Promise<void> {
+    try {
+      const pushed = await registry.client.getManifest(repository, captureTag(operation), signal);
+      await registry.client.deleteManifest(repository, pushed.digest, signal);
+    } catch (error) {
+      if (!isRegistryError(error, "NotFound")) throw error;
+    }
+  }
+
   return {
+    forgetPushed,
+
     async capture(request, signal) {
       await request.driver.commit(request.computeId, captureName(request.operation), signal);
     },
@@ -51,12 +69,7 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
 
     async forget(request, signal) {
       await this.forgetCapture(request, signal);
-      try {
-        const pushed = await registry.client.getManifest(request.repository, captureTag(request.operation), signal);
-        await registry.client.deleteManifest(request.repository, pushed.digest, signal);
-      } catch (error) {
-        if (!isRegistryError(error, "NotFound")) throw error;
-      }
+      await forgetPushed(request, signal);
     },
   };
 }

@@ -9,8 +9,9 @@ import type { Reconcile, ReconcileContext, ReconcileResult } from "../reconciler
 import { adoptRepository } from "./adoption.ts";
 import { tellDamage } from "./damage.ts";
 import { endDeadReservation } from "./dead-reservation.ts";
-import { keepFinalizer } from "./ending.ts";
+import { keepFinalizer, letGo } from "./ending.ts";
 import { becomeGenesis } from "./genesis.ts";
+import { dropLeftovers } from "./leftovers.ts";
 import { endLostHold } from "./lost-hold.ts";
 import { recordRepository } from "./own-repository.ts";
 import { recoverLineage } from "./recover.ts";
@@ -23,6 +24,7 @@ import { repairTags, retain } from "./upkeep.ts";
 
 /** The life of a World, in order. */
 const phases: readonly Phase<WorldScope>[] = [
+  letGo, // a deletion that is far overdue, or that somebody wants to end now
   endDeadReservation, // a reservation that nobody will commit, on proof only
   endLostHold, // a holder whose Sandbox was removed by force, on proof only
   recordRepository, // where its versions will live
@@ -34,6 +36,7 @@ const phases: readonly Phase<WorldScope>[] = [
   lookBeyondHead, // the registry has newer versions than the status: a restored etcd
   repairTags, // head can be read, each v<n> exists, latest follows head
   tellDamage, // what the periodic verification found
+  dropLeftovers, // captures in the repository that nobody needs
   retain, // versions beyond the limit go
 ];
 

@@ -1,5 +1,5 @@
 /** The World's finalizer, and the end of a World that is being deleted: waited for by name, and never for ever. */
-import type { World, WorldRescue } from "@agentworlds/crds";
+import { clip, LIMITS, skipsFinalizer, type World, type WorldRescue } from "@agentworlds/crds";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, STOP } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
@@ -10,6 +10,39 @@ import { judgeRescue } from "./rescue/judge.ts";
 import { placeOf } from "./rescue/tend.ts";
 import type { WorldScope } from "./scope.ts";
 import { statusOf, WORLD_FINALIZER } from "./status-writer.ts";
+
+/**
+ * The last bound of a deletion: whatever the phases wait for or fail on, a World does not hold its namespace for longer than
+ * twice the deletion's deadline, and not at all when somebody says so.
+ */
+export async function letGo(scope: WorldScope): Promise<PhaseResult> {
+  const { metadata, spec } = scope.world;
+  const { deletionTimestamp } = metadata;
+  if (deletionTimestamp === undefined || !metadata.finalizers?.includes(WORLD_FINALIZER)) return CONTINUE;
+  const waitedMs = scope.context.clock.now() - Date.parse(deletionTimestamp);
+  const isSkipped = skipsFinalizer(metadata);
+  if (!isSkipped && waitedMs < 2 * scope.dependencies.limits.deletionDeadlineMs) return CONTINUE;
+  const why = isSkipped
+    ? "an annotation skips the finalizer"
+    : `the deletion did not come to an end within ${Math.floor(waitedMs / 1000)} s`;
+  const { holder, pending, repository } = statusOf(scope.world);
+  const rescues = unpublishedRescues(statusOf(scope.world));
+  scope.world = await scope.dependencies.writer.setFinalizer(scope.world, false, scope.context.signal);
+  scope.ended = true;
+  const left = [
+    ...(holder ? [`Sandbox ${holder.sandbox} was still working in it`] : []),
+    ...(pending ? [`version ${pending.version} was being published`] : []),
+    ...rescues.map((rescue) => `work is kept on ${placeOf(rescue)} until ${rescue.expiresAt}`),
+    ...(spec.deletionPolicy === "Delete" ? [`${repository} still holds its versions`] : []),
+  ];
+  const message = clip([`the World is gone: ${why}`, ...left].join("; "), LIMITS.message);
+  scope.dependencies.log.error({ world: scope.ref, holder, pending, rescues }, message);
+  scope.dependencies.announce(
+    { kind: "World", object: scope.world },
+    { type: "Warning", reason: "FinalizerSkipped", action: "Delete", message },
+  );
+  return STOP;
+}
 
 /**
  * The finalizer is there exactly while the World is held, pending, has work to rescue (docs/adr/0011), or must take its

@@ -12,8 +12,7 @@ import { repositoryInRegistry } from "../own-repository.ts";
 import { descriptionInForce } from "../publication.ts";
 import type { WorldScope } from "../scope.ts";
 import { statusOf } from "../status-writer.ts";
-import { hostOf, secureWork } from "./host.ts";
-import { causeOf } from "./publish.ts";
+import { causeOf, uploadWork } from "./publish.ts";
 
 export interface ExportedRescue {
   /** `registry/repository@digest`. */
@@ -23,13 +22,11 @@ export interface ExportedRescue {
 
 /** Repeatable: the same work makes the same digest. The rescue stays as it is. */
 export async function exportRescue(scope: WorldScope, rescue: WorldRescue): Promise<ExportedRescue> {
-  const { snapshots, registry } = scope.dependencies;
+  const { registry } = scope.dependencies;
   const { signal } = scope.context;
-  const { operation, computeId } = rescue;
+  const { operation } = rescue;
   const repository = repositoryInRegistry(scope);
-  const driver = await hostOf(scope, rescue);
-  await secureWork(scope, rescue, driver);
-  const { layers, diffIds } = await snapshots.upload({ operation, driver, computeId, repository }, signal);
+  const { layers, diffIds } = await uploadWork(scope, rescue);
   const config = configOfVersion({ baseConfig: await baseConfig(scope, rescue), diffIds, createdAt: rescue.since });
   const manifest = manifestOfVersion(factsOf(scope, rescue), { config, layers });
   const digest = await putVersion(registry.client, repository, { manifest, config }, signal);

@@ -26,11 +26,15 @@ export async function hostOf({ dependencies, context }: WorldScope, rescue: Worl
  * have, or that no host of any Runtime has, and no capture.
  */
 export async function secureWork(scope: WorldScope, rescue: WorldRescue, driver: RuntimeDriver): Promise<void> {
-  const { snapshots, installation } = scope.dependencies;
+  const { snapshots, installation, writer } = scope.dependencies;
   const { signal } = scope.context;
   const { operation, computeId } = rescue;
   const { state } = await driver.inspect(computeId, signal);
-  // A host that did not answer when the session ended may have run on.
+  if (state === "Running") {
+    // Its host did not answer when the session ended, and it ran on: what was captured before is not the last of it.
+    await writer.changeRescue(scope.ref, { operation, fields: { consistency: "Crash" } }, signal);
+    await snapshots.forgetCapture({ operation, driver }, signal);
+  }
   if (state === "Running" || state === "Frozen") await driver.stop(computeId, signal);
   if (await snapshots.isCaptured({ operation, driver, installation }, signal)) return;
   if (state === "Absent") return demandElsewhere(scope, rescue);

@@ -1,0 +1,48 @@
+/**
+ * Captures in the repository that nobody needs any more: the registry did not answer when their operation was given up. Each
+ * keeps layers alive that retention thinks it has deleted.
+ */
+import type { Sandbox } from "@agentworlds/crds";
+import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
+import { RegistryError } from "../registry/errors.ts";
+import { operationOfTag } from "../snapshot/docker-commit.ts";
+import { repositoryInRegistry } from "./own-repository.ts";
+import type { WorldScope } from "./scope.ts";
+import { sessionsNow } from "./sessions.ts";
+import { statusOf } from "./status-writer.ts";
+
+/** By the tags that this pass has listed. An operation is written down before its capture is pushed. */
+export async function dropLeftovers(scope: WorldScope): Promise<PhaseResult> {
+  const operations = (scope.tags ?? []).flatMap((tag) => operationOfTag(tag) ?? []);
+  if (operations.length === 0) return CONTINUE;
+  scope.world = await scope.dependencies.writer.read(scope.ref, scope.context.signal);
+  const sessions = await sessionsNow(scope);
+  for (const operation of operations) {
+    if (!isNeeded(scope, sessions, operation)) await drop(scope, operation);
+  }
+  return CONTINUE;
+}
+
+function isNeeded({ world, dependencies }: WorldScope, sessions: readonly Sandbox[], operation: string): boolean {
+  const { pending, rescues = [] } = statusOf(world);
+  const kept = [...rescues, ...dependencies.runtimes.list().flatMap(({ status }) => status?.rescues ?? [])];
+  return (
+    pending?.operation === operation ||
+    kept.some((rescue) => rescue.operation === operation) ||
+    sessions.some(({ status }) => status?.operation?.id === operation || status?.operation?.supersedes === operation)
+  );
+}
+
+/** What cannot be dropped now is found again. */
+async function drop(scope: WorldScope, operation: string): Promise<void> {
+  const { snapshots, log } = scope.dependencies;
+  const { signal } = scope.context;
+  signal.throwIfAborted();
+  try {
+    await snapshots.forgetPushed({ operation, repository: repositoryInRegistry(scope) }, signal);
+    log.info({ operation }, "a capture that nobody needs was removed from the registry");
+  } catch (error) {
+    if (!(error instanceof RegistryError)) throw error;
+    log.warn({ err: error, operation }, "a capture that nobody needs cannot be removed yet");
+  }
+}
