@@ -40,6 +40,4 @@ export interface SnapshotMechanism {
   forgetCapture(capture: Pick<CaptureRequest, "operation" | "driver">, signal: AbortSignal): Promise<void>;
   /** Drops what `capture` and `upload` left behind for this operation. Nothing left is a success. */
   forget(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<void>;
-  /** Drops what `upload` left behind in the registry. Nothing left is a success. */
-  forgetPushed(pushed: Pick<CaptureRequest, "operation" | "repository">, signal: AbortSignal): Promise<void>;
 }

@@ -33,8 +33,6 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
   }
 
   return {
-    forgetPushed,
-
     async capture(request, signal) {
       await request.driver.commit(request.computeId, captureName(request.operation), signal);
     },

@@ -5,10 +5,8 @@
  */
 import type { Runtime, Sandbox, WorldPending, WorldStatus } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
-import { isRegistryError, RegistryError } from "../registry/errors.ts";
-import { captureTag } from "../snapshot/docker-commit.ts";
 import { genesisOperation } from "./genesis.ts";
-import { repositoryInRegistry } from "./own-repository.ts";
+import { dropPushedCapture } from "./pushed-capture.ts";
 import type { WorldScope } from "./scope.ts";
 import { sessionsNow } from "./sessions.ts";
 import { statusOf } from "./status-writer.ts";
@@ -22,7 +20,7 @@ export async function endDeadReservation(scope: WorldScope): Promise<PhaseResult
   if (isAlive(scope, await sessionsNow(scope))) return CONTINUE;
   const { pending } = statusOf(scope.world);
   if (!pending) return CONTINUE;
-  await dropPushed(scope, pending);
+  await dropPushedCapture(scope, pending.operation);
   await writer.abandon(scope.ref, pending.operation, signal);
   scope.world = await writer.read(scope.ref, signal);
   announce(
@@ -55,21 +53,3 @@ const isRescued = ({ operation }: WorldPending, { rescues = [] }: WorldStatus, r
   [...rescues, ...runtimes.flatMap(({ status }) => status?.rescues ?? [])].some(
     (rescue) => rescue.operation === operation,
   );
-
-/** The capture that the operation brought into the repository. What cannot be dropped now costs bytes and nothing else. */
-async function dropPushed(scope: WorldScope, { operation }: WorldPending): Promise<void> {
-  const { registry, log } = scope.dependencies;
-  const { signal } = scope.context;
-  const { repository, versions = [] } = statusOf(scope.world);
-  if (!repository) return;
-  try {
-    const name = repositoryInRegistry(scope);
-    const { digest } = await registry.client.getManifest(name, captureTag(operation), signal);
-    if (versions.some((version) => version.digest === digest)) return;
-    signal.throwIfAborted();
-    await registry.client.deleteManifest(name, digest, signal);
-  } catch (error) {
-    if (!(error instanceof RegistryError)) throw error;
-    if (!isRegistryError(error, "NotFound")) log.warn({ err: error, operation }, "a capture could not be dropped");
-  }
-}

@@ -86,7 +86,7 @@ test("a holder that lives is waited for by name: it is the session that lets go 
     sandboxes: [{ metadata: { uid: "sandbox-uid" } }],
     deletionDeadlineMs: 60_000,
   });
-  await parts.clock.advance(3_600_000);
+  await parts.clock.advance(90_000);
   const waited = await parts.pass();
   assert.ok(waited instanceof Waiting && waited.reason === "HolderEnding");
   assert.match(parts.condition("Reconciling")?.message ?? "", /waits for Sandbox one/);

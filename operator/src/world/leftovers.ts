@@ -4,9 +4,8 @@
  */
 import type { Sandbox } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
-import { RegistryError } from "../registry/errors.ts";
 import { operationOfTag } from "../snapshot/docker-commit.ts";
-import { repositoryInRegistry } from "./own-repository.ts";
+import { dropPushedCapture } from "./pushed-capture.ts";
 import type { WorldScope } from "./scope.ts";
 import { sessionsNow } from "./sessions.ts";
 import { statusOf } from "./status-writer.ts";
@@ -18,7 +17,7 @@ export async function dropLeftovers(scope: WorldScope): Promise<PhaseResult> {
   scope.world = await scope.dependencies.writer.read(scope.ref, scope.context.signal);
   const sessions = await sessionsNow(scope);
   for (const operation of operations) {
-    if (!isNeeded(scope, sessions, operation)) await drop(scope, operation);
+    if (!isNeeded(scope, sessions, operation)) await dropPushedCapture(scope, operation);
   }
   return CONTINUE;
 }
@@ -31,18 +30,4 @@ function isNeeded({ world, dependencies }: WorldScope, sessions: readonly Sandbo
     kept.some((rescue) => rescue.operation === operation) ||
     sessions.some(({ status }) => status?.operation?.id === operation || status?.operation?.supersedes === operation)
   );
-}
-
-/** What cannot be dropped now is found again. */
-async function drop(scope: WorldScope, operation: string): Promise<void> {
-  const { snapshots, log } = scope.dependencies;
-  const { signal } = scope.context;
-  signal.throwIfAborted();
-  try {
-    await snapshots.forgetPushed({ operation, repository: repositoryInRegistry(scope) }, signal);
-    log.info({ operation }, "a capture that nobody needs was removed from the registry");
-  } catch (error) {
-    if (!(error instanceof RegistryError)) throw error;
-    log.warn({ err: error, operation }, "a capture that nobody needs cannot be removed yet");
-  }
 }
