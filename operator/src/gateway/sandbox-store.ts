@@ -13,7 +13,7 @@ import type { Clock } from "../reconciler/clock.ts";
 import type { KubeObject } from "../reconciler/list-watch.ts";
 import { BoundedCache } from "./bounded-cache.ts";
 import type { Failure } from "./failure.ts";
-import { noSuchObject, type ObjectRef, READ_DEADLINE_MS, replaced, StatusSwap } from "./status-swap.ts";
+import { noSuchObject, type ObjectRef, READ_DEADLINE_MS, StatusSwap } from "./status-swap.ts";
 
 /** Names a Sandbox, as in the request's path. */
 export type SandboxRef = ObjectRef;
@@ -96,4 +96,3 @@ export const sandboxWriter = (options: { kube: KubeClient; reader: SandboxReader
   );
 
 export const noSuchSandbox = (ref: SandboxRef, cause?: unknown): Failure => noSuchObject(KIND, ref, cause);
-export const replacedSandbox = (ref: SandboxRef): Failure => replaced(KIND, ref);

@@ -20,18 +20,6 @@ export const operationOfTag = (tag: string): string | undefined =>
   tag.startsWith(TAG_PREFIX) ? tag.slice(TAG_PREFIX.length) : undefined;
 
 export function createDockerCommit(registry: InstallationRegistry): SnapshotMechanism {
-  async function forgetPushed(
-    { operation, repository }: Pick<CaptureRequest, "operation" | "repository">,
-    signal: AbortSignal,
-  ): Promise<void> {
-    try {
-      const pushed = await registry.client.getManifest(repository, captureTag(operation), signal);
-      await registry.client.deleteManifest(repository, pushed.digest, signal);
-    } catch (error) {
-      if (!isRegistryError(error, "NotFound")) throw error;
-    }
-  }
-
   return {
     async capture(request, signal) {
       await request.driver.commit(request.computeId, captureName(request.operation), signal);
@@ -67,7 +55,12 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
 
     async forget(request, signal) {
       await this.forgetCapture(request, signal);
-      await forgetPushed(request, signal);
+      try {
+        const pushed = await registry.client.getManifest(request.repository, captureTag(request.operation), signal);
+        await registry.client.deleteManifest(request.repository, pushed.digest, signal);
+      } catch (error) {
+        if (!isRegistryError(error, "NotFound")) throw error;
+      }
     },
   };
 }

@@ -3,10 +3,11 @@
  * is in its Sandbox's status before it reserves and until it is over, and afterwards in a rescue or nowhere. A number that was
  * reserved stays used.
  */
-import type { Runtime, Sandbox, WorldPending, WorldStatus } from "@agentworlds/crds";
+import type { Sandbox, WorldPending } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { genesisOperation } from "./genesis.ts";
 import { dropPushedCapture } from "./pushed-capture.ts";
+import { isRescued } from "./rescue/named.ts";
 import type { WorldScope } from "./scope.ts";
 import { sessionsNow } from "./sessions.ts";
 import { statusOf } from "./status-writer.ts";
@@ -38,18 +39,12 @@ export async function endDeadReservation(scope: WorldScope): Promise<PhaseResult
 const ofSession = ({ sandbox }: WorldPending): string => (sandbox ? ` of Sandbox ${sandbox.name}` : "");
 
 /** Nothing is reserved, or somebody will commit it or give it up. */
-function isAlive({ world, dependencies }: WorldScope, sandboxes: readonly Sandbox[]): boolean {
-  const status = statusOf(world);
-  const { pending } = status;
+function isAlive(scope: WorldScope, sandboxes: readonly Sandbox[]): boolean {
+  const { pending, head } = statusOf(scope.world);
   if (!pending) return true;
-  if (pending.operation === genesisOperation(world)) return !status.head;
+  if (pending.operation === genesisOperation(scope.world)) return !head;
   return (
     sandboxes.some((sandbox) => sandbox.status?.operation?.id === pending.operation) ||
-    isRescued(pending, status, dependencies.runtimes.list())
+    isRescued(scope, pending.operation)
   );
 }
-
-const isRescued = ({ operation }: WorldPending, { rescues = [] }: WorldStatus, runtimes: readonly Runtime[]): boolean =>
-  [...rescues, ...runtimes.flatMap(({ status }) => status?.rescues ?? [])].some(
-    (rescue) => rescue.operation === operation,
-  );

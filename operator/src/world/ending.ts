@@ -4,6 +4,8 @@ import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, STOP } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
+import { operationOfTag } from "../snapshot/docker-commit.ts";
+import { rescueTag } from "../snapshot/publish.ts";
 import { unpublishedRescues } from "./lineage.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import { judgeRescue } from "./rescue/judge.ts";
@@ -185,7 +187,7 @@ async function deleteContent(scope: WorldScope): Promise<void> {
 }
 
 /** What sessions left behind, and rescues that were exported. */
-const isBesideLineage = (tag: string): boolean => tag.startsWith("capture-") || tag.startsWith("rescue-");
+const isBesideLineage = (tag: string): boolean => operationOfTag(tag) !== undefined || tag.startsWith(rescueTag(""));
 
 async function captureDigests(scope: WorldScope, repository: string): Promise<Digest[]> {
   const { client } = scope.dependencies.registry;

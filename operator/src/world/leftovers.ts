@@ -6,6 +6,7 @@ import type { Sandbox } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { operationOfTag } from "../snapshot/docker-commit.ts";
 import { dropPushedCapture } from "./pushed-capture.ts";
+import { isRescued } from "./rescue/named.ts";
 import type { WorldScope } from "./scope.ts";
 import { sessionsNow } from "./sessions.ts";
 import { statusOf } from "./status-writer.ts";
@@ -22,12 +23,10 @@ export async function dropLeftovers(scope: WorldScope): Promise<PhaseResult> {
   return CONTINUE;
 }
 
-function isNeeded({ world, dependencies }: WorldScope, sessions: readonly Sandbox[], operation: string): boolean {
-  const { pending, rescues = [] } = statusOf(world);
-  const kept = [...rescues, ...dependencies.runtimes.list().flatMap(({ status }) => status?.rescues ?? [])];
+function isNeeded(scope: WorldScope, sessions: readonly Sandbox[], operation: string): boolean {
   return (
-    pending?.operation === operation ||
-    kept.some((rescue) => rescue.operation === operation) ||
+    statusOf(scope.world).pending?.operation === operation ||
+    isRescued(scope, operation) ||
     sessions.some(({ status }) => status?.operation?.id === operation || status?.operation?.supersedes === operation)
   );
 }
