@@ -1,10 +1,10 @@
 /**
  * The seed of everything that tests draw at random. `make test` draws the same samples every time, so that a red run says
- * something about a change; `AGENTWORLDS_SEED=random` looks elsewhere, `AGENTWORLDS_SEED=<number>` there again.
+ * something about a change; `TEST_SEED=random` looks elsewhere, `TEST_SEED=<number>` there again.
  */
 import { createHash, randomInt } from "node:crypto";
 
-export const SEED_VARIABLE = "AGENTWORLDS_SEED";
+export const SEED_VARIABLE = "TEST_SEED";
 const FIXED_SEED = 20_260_501;
 /** fast-check takes a signed 32-bit number. */
 const SEEDS = 2 ** 31;

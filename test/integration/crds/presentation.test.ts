@@ -186,7 +186,7 @@ test("a member left out of a nested object takes its own default", async () => {
 
 test("a Sandbox's times have no default, so that the World's are not masked", async () => {
   const sandbox = sandboxSchema.parse(await create("Sandbox", "defaults", { world: { name: "w" } }));
-  assert.deepEqual(sandbox.spec, { world: { name: "w" }, mode: "Running", closePolicy: "Snapshot" });
+  assert.deepEqual(sandbox.spec, { world: { name: "w" }, mode: "Running", closePolicy: "Snapshot", rescuePolicy: "Wait" });
   assert.deepEqual(sandbox.status, { observedGeneration: -1 });
 });
 
@@ -252,8 +252,8 @@ const withoutAge = (row: string[] | undefined): string[] | undefined => row?.sli
 
 test("`kubectl get wld` tells which version is newest and who writes", async () => {
   const [header, row] = await table("wld", "w");
-  assert.deepEqual(header, ["NAME", "HEAD", "HOLDER", "READY", "AGE"]);
-  assert.deepEqual(withoutAge(row), ["w", "3", "s", "True"]);
+  assert.deepEqual(header, ["NAME", "HEAD", "HOLDER", "READY", "RESCUES", "AGE"]);
+  assert.deepEqual(withoutAge(row), ["w", "3", "s", "True", "op-2"]);
 });
 
 test("`kubectl get sbx` tells what a session does and when it ends, also when that is in the future", async () => {
@@ -273,7 +273,7 @@ test("`-o wide` adds digest, host, agent and reasons", async () => {
     (await kubectlOk(cluster.kubeconfigPath, ["get", "-n", namespace, "-o", "wide", ...args])).trim();
   assert.match(
     await wide("world", "w"),
-    new RegExp(`HEAD +HOLDER +READY +REASON +DIGEST +FROM +AGE\\nw +3 +s +True +Available +${digest} +busybox:1.36`),
+    new RegExp(`HEAD +HOLDER +READY +RESCUES +REASON +DIGEST +FROM +AGE\\nw +3 +s +True +op-2 +Available +${digest} +busybox:1.36`),
   );
   assert.match(await wide("sandbox", "s"), /REASON +RUNTIME +HOST +AGENT +AGE\n.* Available +local +a +claude +/);
   assert.match(

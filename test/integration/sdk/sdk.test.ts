@@ -103,6 +103,7 @@ describe("the SDK against a real kube-apiserver and the real gateway", () => {
       ],
       resources: { memory: "1Gi" },
       closePolicy: "Discard",
+      rescuePolicy: "Wait",
       ttlSecondsAfterClosed: 600,
     });
     assert.deepEqual(
