@@ -186,7 +186,12 @@ test("a member left out of a nested object takes its own default", async () => {
 
 test("a Sandbox's times have no default, so that the World's are not masked", async () => {
   const sandbox = sandboxSchema.parse(await create("Sandbox", "defaults", { world: { name: "w" } }));
-  assert.deepEqual(sandbox.spec, { world: { name: "w" }, mode: "Running", closePolicy: "Snapshot", rescuePolicy: "Wait" });
+  assert.deepEqual(sandbox.spec, {
+    world: { name: "w" },
+    mode: "Running",
+    closePolicy: "Snapshot",
+    rescuePolicy: "Wait",
+  });
   assert.deepEqual(sandbox.status, { observedGeneration: -1 });
 });
 
@@ -273,7 +278,9 @@ test("`-o wide` adds digest, host, agent and reasons", async () => {
     (await kubectlOk(cluster.kubeconfigPath, ["get", "-n", namespace, "-o", "wide", ...args])).trim();
   assert.match(
     await wide("world", "w"),
-    new RegExp(`HEAD +HOLDER +READY +RESCUES +REASON +DIGEST +FROM +AGE\\nw +3 +s +True +op-2 +Available +${digest} +busybox:1.36`),
+    new RegExp(
+      `HEAD +HOLDER +READY +RESCUES +REASON +DIGEST +FROM +AGE\\nw +3 +s +True +op-2 +Available +${digest} +busybox:1.36`,
+    ),
   );
   assert.match(await wide("sandbox", "s"), /REASON +RUNTIME +HOST +AGENT +AGE\n.* Available +local +a +claude +/);
   assert.match(

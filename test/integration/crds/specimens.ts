@@ -165,7 +165,12 @@ export const bad: [what: string, kind: Kind, spec: Json, sentence: RegExp][] = [
     world({ deletionPolicy: "Keep" }),
     /spec\.deletionPolicy: Unsupported value: "Keep": supported values: "Retain", "Delete"/,
   ],
-  ["a field that does not exist yet", "World", world({ snapshot: { exclude: [] } }), /unknown field "spec\.snapshot\.exclude"/],
+  [
+    "a field that does not exist yet",
+    "World",
+    world({ snapshot: { exclude: [] } }),
+    /unknown field "spec\.snapshot\.exclude"/,
+  ],
   [
     "a Runtime's name in capitals",
     "World",
