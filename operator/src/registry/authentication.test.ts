@@ -5,7 +5,14 @@ import { unite } from "./authentication.ts";
 import { createRegistryClient } from "./client.ts";
 import { digestOf } from "./digest.ts";
 import { isRegistryError, RegistryError } from "./errors.ts";
-import { type FakeServer, fakeRegistry, fakeServer, type Intercept, refuse } from "./fake-registry.test-kit.ts";
+import {
+  type FakeServer,
+  fakeRegistry,
+  fakeServer,
+  type Intercept,
+  impatientClock,
+  refuse,
+} from "./fake-registry.test-kit.ts";
 
 const signal = AbortSignal.timeout(60_000);
 const login = { username: "me", password: "hunter2" };
@@ -129,6 +136,20 @@ test("a 401 after authentication is Unauthorized, after one try anew and no more
   await assert.rejects(client.listTags("a/b", signal), (error) => isRegistryError(error, "Unauthorized"));
   assert.equal(registry.requests.length, 2);
   assert.equal(tokens.requests.length, 1);
+  await client.close();
+});
+
+test("a token server that is down for a moment is asked once more", async () => {
+  let answers = 0;
+  await using tokens = await fakeServer((_request, response) => {
+    answers += 1;
+    if (answers === 1) response.writeHead(503).end();
+    else response.writeHead(200).end('{"token":"t"}');
+  });
+  await using registry = await fakeRegistry(guarded(tokens.url, (token) => token === "t"));
+  const client = createRegistryClient({ url: registry.url, login }, { clock: impatientClock });
+  await assert.rejects(client.listTags("a/b", signal), (error) => isRegistryError(error, "NotFound"), "let in");
+  assert.equal(tokens.requests.length, 2);
   await client.close();
 });
 

@@ -34,6 +34,8 @@ export interface RegistryClientOptions {
   /** Repositories asked for at once. Default 100. */
   readonly repositoriesPerPage?: number;
   readonly clock?: Clock;
+  /** 0 ≤ x < 1, for jitter. Default `Math.random`. */
+  readonly random?: () => number;
   /** DNS. Default: the machine's. */
   readonly lookup?: Lookup;
   /** Told when an upload session could not be cancelled. Default: nobody is told; the registry purges it by itself. */
@@ -81,6 +83,7 @@ class DistributionClient implements RegistryClient {
       clock: this.#clock,
       deadlineMs: options.deadlineMs ?? DEFAULT_DEADLINE_MS,
       lookup: options.lookup,
+      random: options.random ?? Math.random,
     });
   }
 

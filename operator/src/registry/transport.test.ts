@@ -184,9 +184,41 @@ test("a busy registry is asked again, and after Retry-After if it says so", asyn
       return systemClock.sleep(milliseconds < 30_000 ? 0 : milliseconds, inner);
     },
   };
-  await using client = connect(registry.url, { clock });
+  await using client = connect(registry.url, { clock, random: () => 0.5 });
   assert.deepEqual(await client.listTags("a/b", signal), ["v1"]);
-  assert.deepEqual(pauses, [7_000, 800]);
+  assert.deepEqual(pauses, [7_000, 600]);
+});
+
+// distribution answers so while the same manifest is put a second time: its link is empty for a moment.
+for (const status of [500, 507, 520]) {
+  test(`a read answered with ${status} is made once more, and then it is an answer`, async () => {
+    let broken = 1;
+    await using registry = await fakeServer((_request, response) => {
+      if (broken-- > 0) refuse(response, status, "UNKNOWN");
+      else ok(response, { tags: ["v1"] });
+    });
+    await using client = connect(registry.url);
+    assert.deepEqual(await client.listTags("a/b", signal), ["v1"]);
+    assert.equal(registry.requests.length, 2);
+
+    broken = Number.POSITIVE_INFINITY;
+    await assert.rejects(client.listTags("a/b", signal), failsAs("Unavailable", new RegExp(`answered ${status}`)));
+    assert.equal(registry.requests.length, 4, "no third try");
+  });
+}
+
+test("what is no read is not repeated after a 500", async () => {
+  await using registry = await fakeServer((_request, response) => refuse(response, 500, "UNKNOWN"));
+  await using client = connect(registry.url);
+  const manifest = { mediaType: "application/vnd.oci.image.manifest.v1+json", bytes: Buffer.from("{}") };
+  const digest = digestOf(manifest.bytes);
+  await assert.rejects(client.putManifest("a/b", digest, manifest, signal), failsAs("Unavailable"));
+  await assert.rejects(client.deleteManifest("a/b", digest, signal), failsAs("Unavailable"));
+  await assert.rejects(client.mountBlob("a/b", "a/c", digest, signal), failsAs("Unavailable"));
+  assert.deepEqual(
+    registry.requests.map(({ method }) => method),
+    ["PUT", "DELETE", "POST"],
+  );
 });
 
 test("a Retry-After beyond the deadline is reported instead of waited for", async () => {

@@ -37,12 +37,17 @@ export interface TransportOptions {
   readonly clock: Clock;
   readonly deadlineMs: number;
   readonly lookup: Lookup | undefined;
+  /** 0 ≤ x < 1, for jitter. */
+  readonly random: () => number;
 }
 
 const MOST_REDIRECTS = 5;
-/** Waits before the second, third and fourth try, unless the registry names its own. */
+/** The longest waits before the second, third and fourth try, unless the registry names its own; the shortest are half. */
 const BACKOFF_MS = [200, 800, 3_200] as const;
 const RETRIED_STATUSES = new Set([429, 502, 503, 504]);
+/** Another 5xx of a read is asked for once more: distribution answers 500 while somebody puts the same manifest again. */
+const READS_AGAIN = 1;
+const NOT_IMPLEMENTED = 501;
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 /** Failures before a request was on its way. */
 const NOT_CONNECTED = new Set([
@@ -109,9 +114,10 @@ export class Transport implements AsyncDisposable {
     const startedAt = this.#options.clock.now();
     for (let attempt = 0; ; attempt += 1) {
       const outcome = await this.#attempt(wanted, deadline);
-      const pause = BACKOFF_MS[attempt];
+      const pause = pauseAfter(attempt, this.#options.random);
       if (outcome instanceof Answer) {
-        if (!RETRIED_STATUSES.has(outcome.status) || !mayRepeat(wanted.repeat, outcome)) return outcome;
+        const tries = moreTries(wanted, outcome);
+        if (attempt >= tries && tries < BACKOFF_MS.length) return outcome;
         const asked = retryAfterMs(outcome.header("retry-after"), this.#options.clock.now());
         const wait = Math.max(asked ?? 0, pause ?? 0);
         const left = startedAt + this.#options.deadlineMs - this.#options.clock.now();
@@ -185,6 +191,17 @@ export class Transport implements AsyncDisposable {
   }
 
   async #fetchToken(url: URL, authorization: string | undefined, signal: AbortSignal): Promise<Uint8Array> {
+    try {
+      return await this.#fetchTokenOnce(url, authorization, signal);
+    } catch (error) {
+      const isFault = error instanceof RegistryError && error.status !== undefined && error.status >= 500;
+      if (!isFault) throw error;
+      await this.#options.clock.sleep(pauseAfter(0, this.#options.random), signal);
+      return await this.#fetchTokenOnce(url, authorization, signal);
+    }
+  }
+
+  async #fetchTokenOnce(url: URL, authorization: string | undefined, signal: AbortSignal): Promise<Uint8Array> {
     this.#requireAllowed(url);
     const headers = { accept: "application/json", ...(authorization === undefined ? {} : { authorization }) };
     using deadline = startProgressDeadline({
@@ -252,10 +269,22 @@ function lostConnection(url: URL, cause: unknown): LostConnection | RegistryErro
   return error;
 }
 
-function mayRepeat(repeat: Repeat, outcome: Answer | LostConnection): boolean {
-  if (repeat === "Always") return true;
-  return outcome instanceof Answer ? outcome.status === 429 : !outcome.wasSent;
+/** The wait before the try that follows this one, the first being number 0. Undefined: there is none. */
+function pauseAfter(attempt: 0, random: () => number): number;
+function pauseAfter(attempt: number, random: () => number): number | undefined;
+function pauseAfter(attempt: number, random: () => number): number | undefined {
+  const longest = BACKOFF_MS[attempt];
+  return longest === undefined ? undefined : longest * (0.5 + random() / 2);
 }
+
+/** How many tries more an answer is worth at most. */
+function moreTries(wanted: TransportRequest, { status }: Answer): number {
+  if (status === 429 || (RETRIED_STATUSES.has(status) && wanted.repeat === "Always")) return BACKOFF_MS.length;
+  const isFault = status >= 500 && status !== NOT_IMPLEMENTED && !RETRIED_STATUSES.has(status);
+  return isFault && wanted.method === "GET" ? READS_AGAIN : 0;
+}
+
+const mayRepeat = (repeat: Repeat, lost: LostConnection): boolean => repeat === "Always" || !lost.wasSent;
 
 async function refusedForNow(
   answer: Answer,
