@@ -8,12 +8,14 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AgentWorlds, type AgentWorldsOptions, type Session } from "../sdk/src/index.ts";
+import { Narrator } from "./narrator.ts";
 import type { BaseImageName } from "./parts/base-images.ts";
 import { runCommandLine } from "./parts/command-line.ts";
 import { partDirectory } from "./parts/directory.ts";
 import { callEngine, expectSuccess } from "./parts/engine-api.ts";
 import { PartFailed } from "./parts/errors.ts";
 import { type GivenCluster, givenKubeconfig, useGivenCluster } from "./parts/given-cluster.ts";
+import { kubectlWords } from "./parts/kubectl.ts";
 import { installOperator, OPERATOR_NAMESPACE, startOperator } from "./parts/operator.ts";
 import { startParts } from "./parts/parts.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
@@ -28,37 +30,6 @@ const EXAMPLES = join(import.meta.dirname, "..", "examples");
 const WITHIN_MS = 40 * 60_000;
 const NAMESPACE = "default";
 
-/** Prints what happens, with the time since the start and of each step. */
-class Narrator {
-  readonly #startedAt = performance.now();
-  #stepAt = this.#startedAt;
-
-  step(sentence: string): void {
-    this.#done();
-    process.stderr.write(`\n\x1b[1m▸ ${sentence}\x1b[0m\n`);
-    this.#stepAt = performance.now();
-  }
-
-  say(text: string): void {
-    for (const line of text.trimEnd().split("\n")) process.stderr.write(`    ${line}\n`);
-  }
-
-  #done(): void {
-    if (this.#stepAt === this.#startedAt) return;
-    const seconds = (performance.now() - this.#stepAt) / 1000;
-    process.stderr.write(`    \x1b[2m${seconds.toFixed(1)} s (${this.elapsed().toFixed(1)} s in all)\x1b[0m\n`);
-  }
-
-  end(): void {
-    this.#done();
-  }
-
-  /** Seconds since the start. */
-  elapsed(): number {
-    return (performance.now() - this.#startedAt) / 1000;
-  }
-}
-
 interface Story {
   readonly parts: PartsFile;
   /** What the World is made from. */
@@ -69,7 +40,7 @@ interface Story {
 }
 
 await runCommandLine(async (_words, interrupted) => {
-  const narrator = new Narrator();
+  const narrator = new Narrator(process.stderr, process.env);
   const signal = AbortSignal.any([interrupted, AbortSignal.timeout(WITHIN_MS)]);
   const ended = await withEverything(narrator, { signal, interrupted });
   process.stdout.write(`${JSON.stringify({ ok: true, seconds: Number(narrator.elapsed().toFixed(1)), ...ended })}\n`);
@@ -100,7 +71,7 @@ async function withEverything(narrator: Narrator, signals: { signal: AbortSignal
     }),
   );
   const { kubeconfig } = parts.file.controlPlane;
-  const kubectl = (...words: string[]) => run(["kubectl", "--kubeconfig", kubeconfig, ...words], { signal });
+  const kubectl = (...words: string[]) => run(kubectlWords(kubeconfig, ...words), { signal });
   narrator.say(`kube-apiserver ${parts.file.controlPlane.url}\nengine         ${parts.file.engine.dockerHost}`);
   narrator.say(`registry       ${parts.file.registry.url}`);
 
@@ -129,12 +100,13 @@ async function withEverything(narrator: Narrator, signals: { signal: AbortSignal
     const ended = await tell(story, { kubeconfig, namespace: NAMESPACE, ...direct });
     if (process.env["KEEP"] === "1") {
       await keep(parts.file, signals.interrupted);
+      narrator.step("No longer kept: everything that was started ends");
       // The wish to stop is how keeping ends: what follows must still be carried out.
       return ended;
     }
     narrator.step("kubectl delete");
     await kubectl("delete", "sandbox,world,runtime", "--all", "--timeout=60s");
-    narrator.step("Clean: everything that was started ends");
+    narrator.step("Everything that was started ends");
     return ended;
   } catch (error) {
     narrator.say(
@@ -226,7 +198,7 @@ async function applyExamples({ parts, image, signal }: Story): Promise<void> {
     parts.engine.dockerHost,
   );
   const world = (await readFile(join(EXAMPLES, "world.yaml"), "utf8")).replace("base/workbench:", `base/${image}:`);
-  await run(["kubectl", "--kubeconfig", parts.controlPlane.kubeconfig, "apply", "-f", "-"], {
+  await run(kubectlWords(parts.controlPlane.kubeconfig, "apply", "-f", "-"), {
     signal,
     input: `${runtime}\n---\n${world}`,
   });

@@ -1,4 +1,5 @@
 import { PartFailed } from "./errors.ts";
+import { kubectlWords } from "./kubectl.ts";
 import { manifestsFor, OPERATOR_NAMESPACE } from "./operator.ts";
 import { attempt, run } from "./process.ts";
 
@@ -26,9 +27,9 @@ export const givenKubeconfig = (): string | undefined => {
  */
 export async function useGivenCluster(kubeconfigPath: string, signal: AbortSignal): Promise<GivenCluster> {
   const kubectl = (words: readonly string[], within: AbortSignal) =>
-    run(["kubectl", "--kubeconfig", kubeconfigPath, ...words], { signal: within });
+    run(kubectlWords(kubeconfigPath, ...words), { signal: within });
   const installed = await attempt(
-    ["kubectl", "--kubeconfig", kubeconfigPath, "get", "crd", "worlds.agentworlds.dev", "--request-timeout=10s"],
+    kubectlWords(kubeconfigPath, "get", "crd", "worlds.agentworlds.dev", "--request-timeout=10s"),
     { signal },
   );
   if (installed.code === 0) {
@@ -50,16 +51,7 @@ export async function useGivenCluster(kubeconfigPath: string, signal: AbortSigna
     },
     objects: () => ({
       async [Symbol.asyncDispose]() {
-        const words = [
-          "kubectl",
-          "--kubeconfig",
-          kubeconfigPath,
-          "delete",
-          KINDS.join(","),
-          "--all",
-          "-A",
-          "--timeout=60s",
-        ];
+        const words = kubectlWords(kubeconfigPath, "delete", KINDS.join(","), "--all", "-A", "--timeout=60s");
         // What does not go in order is forced when the operator has ended.
         await attempt(words, { signal: AbortSignal.timeout(90_000) });
       },
@@ -82,7 +74,7 @@ export async function useGivenCluster(kubeconfigPath: string, signal: AbortSigna
 
 /** Nobody is left who would drop their finalizers, and with one of them the CRDs would never go. All of them are the demo's. */
 async function forceObjects(kubeconfigPath: string, signal: AbortSignal): Promise<void> {
-  const kubectl = (...words: string[]) => attempt(["kubectl", "--kubeconfig", kubeconfigPath, ...words], { signal });
+  const kubectl = (...words: string[]) => attempt(kubectlWords(kubeconfigPath, ...words), { signal });
   for (const kind of KINDS) {
     const path = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name} {end}";
     // No answer: the CRD was never installed.

@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PartFailed } from "./errors.ts";
+import { kubectlWords } from "./kubectl.ts";
 import { ROOT } from "./operator.ts";
 import type { PartsFile } from "./parts-file.ts";
 import { attempt, run } from "./process.ts";
@@ -28,7 +29,7 @@ export async function borrowCluster(directory: string, signal: AbortSignal): Pro
     );
   }
   await writeFile(kubeconfig, text, { mode: 0o600 });
-  const kubectl = (...words: string[]): string[] => ["kubectl", "--kubeconfig", kubeconfig, ...words];
+  const kubectl = (...words: string[]): string[] => kubectlWords(kubeconfig, ...words);
   const files = KINDS.flatMap((plural) => ["--filename", join(ROOT, "crds", "generated", `${plural}.yaml`)]);
   const found = await attempt(kubectl("get", "crd", ...KINDS.map(crdName), "--request-timeout=10s", "--output=name"), {
     signal,

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { partDirectory } from "./directory.ts";
 import { PartFailed } from "./errors.ts";
 import { send } from "./http.ts";
+import { kubectlWords } from "./kubectl.ts";
 import { freePort } from "./ports.ts";
 import { attempt, type RunningProcess, run, startProcess } from "./process.ts";
 import { eventually } from "./wait.ts";
@@ -51,7 +52,7 @@ export type StampedBy = "ApiServer" | "Gateway";
  */
 export async function installOperator(kubeconfigPath: string, signal: AbortSignal): Promise<StampedBy> {
   const kubectl = (words: readonly string[], input = "") =>
-    run(["kubectl", "--kubeconfig", kubeconfigPath, ...words], { signal, input });
+    run(kubectlWords(kubeconfigPath, ...words), { signal, input });
   const { files, stampedBy } = await manifestsFor(kubeconfigPath, signal);
   await kubectl(["apply", "--server-side", ...files]);
   await kubectl(
@@ -78,7 +79,7 @@ export async function manifestsFor(
   signal: AbortSignal,
 ): Promise<{ files: readonly string[]; stampedBy: StampedBy }> {
   const path = "/apis/admissionregistration.k8s.io/v1";
-  const api = await run(["kubectl", "--kubeconfig", kubeconfigPath, "get", "--raw", path], { signal });
+  const api = await run(kubectlWords(kubeconfigPath, "get", "--raw", path), { signal });
   const stampedBy = api.includes('"mutatingadmissionpolicies"') ? "ApiServer" : "Gateway";
   const names = [...PLURALS, "admission", ...(stampedBy === "ApiServer" ? ["creator-stamp"] : [])];
   return { files: names.flatMap((name) => ["-f", join(ROOT, "crds", "generated", `${name}.yaml`)]), stampedBy };
@@ -89,7 +90,7 @@ async function takesKinds(
   kubeconfigPath: string,
   { stampedBy, signal }: { stampedBy: StampedBy; signal: AbortSignal },
 ): Promise<boolean> {
-  const words = ["kubectl", "--kubeconfig", kubeconfigPath, "create", "--dry-run=server", "-f", "-"];
+  const words = kubectlWords(kubeconfigPath, "create", "--dry-run=server", "-f", "-");
   const tried = await attempt(words, { signal, input: PROBES });
   if (tried.code === 0) return true;
   const refusals = tried.stderr.match(/nothing stamped who creates this/g) ?? [];

@@ -13,6 +13,7 @@ import { createGzip } from "node:zlib";
 import { pack } from "tar-stream";
 import type { ControlPlane } from "../../hack/parts/control-plane.ts";
 import { callEngine, expectSuccess } from "../../hack/parts/engine-api.ts";
+import { kubectlWords } from "../../hack/parts/kubectl.ts";
 import { installOperator } from "../../hack/parts/operator.ts";
 import { run } from "../../hack/parts/process.ts";
 import type { Registry } from "../../hack/parts/registry.ts";
@@ -41,7 +42,7 @@ describe("the auditor", () => {
   after(() => parts.disposeAsync());
 
   const kubectl = (words: readonly string[], input = ""): Promise<string> =>
-    run(["kubectl", "--kubeconfig", cluster.kubeconfigPath, ...words], { signal: AbortSignal.timeout(60_000), input });
+    run(kubectlWords(cluster.kubeconfigPath, ...words), { signal: AbortSignal.timeout(60_000), input });
 
   /** Three versions of a World of its own, each with the files of the one before, and the ledger that goes with them. */
   async function history(): Promise<History> {

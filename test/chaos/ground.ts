@@ -7,6 +7,7 @@ import { type ControlPlane, startControlPlane } from "../../hack/parts/control-p
 import { partDirectory } from "../../hack/parts/directory.ts";
 import { type PrivateEngine, startPrivateEngine } from "../../hack/parts/engine.ts";
 import { kubeconfig } from "../../hack/parts/kubeconfig.ts";
+import { kubectlWords } from "../../hack/parts/kubectl.ts";
 import { installOperator } from "../../hack/parts/operator.ts";
 import { attempt, run } from "../../hack/parts/process.ts";
 import { type Registry, startRegistry } from "../../hack/parts/registry.ts";
@@ -50,7 +51,7 @@ export async function prepareGround(signal: AbortSignal): Promise<Ground> {
     signal,
   });
   await installOperator(cluster.kubeconfigPath, signal);
-  const kubectl = ["kubectl", "--kubeconfig", cluster.kubeconfigPath];
+  const kubectl = kubectlWords(cluster.kubeconfigPath);
   await run([...kubectl, "create", "namespace", NAMESPACE], { signal });
   await run([...kubectl, "apply", "-f", "-"], { signal, input: JSON.stringify(runtimeOn(engine.dockerHost)) });
   const owned = undo.move();

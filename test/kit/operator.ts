@@ -1,5 +1,6 @@
 import { type Runtime, SANDBOXES, type Sandbox, WORLDS, type World } from "@agentworlds/crds";
 import { pino } from "pino";
+import { kubectlWords } from "../../hack/parts/kubectl.ts";
 import { installOperator, OPERATOR_NAMESPACE } from "../../hack/parts/operator.ts";
 import { run } from "../../hack/parts/process.ts";
 import { type Config, parseConfig } from "../../operator/src/config.ts";
@@ -44,7 +45,7 @@ export interface Site extends AsyncDisposable {
 export async function openSite(ground: Ground, signal: AbortSignal): Promise<Site> {
   await installOperator(ground.kubeconfigPath, signal);
   const kube = createKubeClient({ source: { kind: "kubeconfig", path: ground.kubeconfigPath } });
-  const kubectl = (...words: string[]) => run(["kubectl", "--kubeconfig", ground.kubeconfigPath, ...words], { signal });
+  const kubectl = (...words: string[]) => run(kubectlWords(ground.kubeconfigPath, ...words), { signal });
   const runtimes = kube.resource<Runtime>(RUNTIME_TYPE);
   let count = 0;
   await runtimes.apply(

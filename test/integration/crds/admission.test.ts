@@ -265,7 +265,7 @@ for (const mode of ["client-side", "server-side"] as const) {
       }
       if (annotations !== undefined) return;
       const diff = await kubectl(identities.alice, ["diff", ...flags, "-f", "-"], text);
-      assert.equal(diff.exitCode, 0, diff.stdout + diff.stderr);
+      assert.equal(diff.code, 0, diff.stdout + diff.stderr);
     });
   }
 }

@@ -1,9 +1,10 @@
-import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Agent, request } from "undici";
 import { parse } from "yaml";
 import { z } from "zod";
+import { kubectlWords } from "../../../hack/parts/kubectl.ts";
+import { attempt, type CommandResult } from "../../../hack/parts/process.ts";
 import type { Cluster } from "../../kit/index.ts";
 import { eventually } from "../../kit/index.ts";
 
@@ -104,33 +105,15 @@ export const manifest = (kind: string, name: string, spec: unknown): Json => ({
   spec,
 });
 
-/** What a run of kubectl ended in. */
-export interface KubectlResult {
-  readonly exitCode: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
 /** Runs the machine's kubectl. */
-export function kubectl(kubeconfigPath: string, args: readonly string[], stdin = ""): Promise<KubectlResult> {
-  const { promise, resolve, reject } = Promise.withResolvers<KubectlResult>();
-  const child = execFile(
-    "kubectl",
-    ["--kubeconfig", kubeconfigPath, "--cache-dir", join(kubeconfigPath, "../kubectl-cache"), ...args],
-    { timeout: 60_000 },
-    (error, stdout, stderr) => {
-      if (error !== null && typeof error.code !== "number") reject(error);
-      else resolve({ exitCode: typeof error?.code === "number" ? error.code : 0, stdout, stderr });
-    },
-  );
-  child.stdin?.end(stdin);
-  return promise;
+export function kubectl(kubeconfigPath: string, args: readonly string[], input = ""): Promise<CommandResult> {
+  return attempt(kubectlWords(kubeconfigPath, ...args), { input, signal: AbortSignal.timeout(60_000) });
 }
 
 /** Like `kubectl`, for runs that must succeed; returns stdout. */
 export async function kubectlOk(kubeconfigPath: string, args: readonly string[], stdin = ""): Promise<string> {
   const result = await kubectl(kubeconfigPath, args, stdin);
-  if (result.exitCode !== 0) throw new Error(`kubectl ${args.join(" ")}: ${result.stderr}`);
+  if (result.code !== 0) throw new Error(`kubectl ${args.join(" ")}: ${result.stderr}`);
   return result.stdout;
 }
 

@@ -45,7 +45,7 @@ describe("operator processes on Kubernetes 1.34", () => {
     const text = sandboxOf({ ...ALICE, annotations }, { name: "tried", namespace: "default" });
     const stamp = "jsonpath={.metadata.annotations.agentworlds\\.dev/created-by}";
     const result = await kubectl(alice, ["create", "--dry-run=server", "-f", "-", "-o", stamp], text);
-    return result.exitCode === 0 ? result.stdout : result.stderr;
+    return result.code === 0 ? result.stdout : result.stderr;
   }
   const says = (pattern: RegExp, timeoutMs = 30_000): Promise<string> =>
     eventually(

@@ -1,9 +1,9 @@
-import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
-import { promisify } from "node:util";
 import { SANDBOXES, type Sandbox, type SandboxStatus, sandboxSchema } from "@agentworlds/crds";
 import pino from "pino";
 import { parse } from "yaml";
+import { kubectlWords } from "../../../hack/parts/kubectl.ts";
+import { run } from "../../../hack/parts/process.ts";
 import { API_SERVICE } from "../../../operator/src/gateway/apiservice.ts";
 import { GROUP_VERSION } from "../../../operator/src/gateway/discovery.ts";
 import { sandboxReader } from "../../../operator/src/gateway/sandbox-store.ts";
@@ -183,8 +183,7 @@ export class Lab implements AsyncDisposable {
 
   /** kubectl as cluster-admin, or as somebody; rejects with what it printed when it fails. */
   async kubectl(...args: string[]): Promise<string> {
-    const { stdout } = await promisify(execFile)("kubectl", ["--kubeconfig", this.cluster.kubeconfigPath, ...args]);
-    return stdout;
+    return run(kubectlWords(this.cluster.kubeconfigPath, ...args), { signal: AbortSignal.timeout(60_000) });
   }
 
   /** Whether the aggregated API is registered. */

@@ -105,7 +105,7 @@ describe("on an API server that does not stamp creators by itself", () => {
     const as = creator.as === undefined ? [] : ["--as", creator.as];
     const words = ["create", "-f", "-", "-o", "json", ...as, ...flags];
     const result = await kubectl(await kubeconfigOf(creator), words, sandboxOf(creator, { name, namespace: LAB }));
-    if (result.exitCode !== 0) {
+    if (result.code !== 0) {
       return {
         status: result.stderr.includes("(Forbidden)") || result.stderr.includes("forbidden") ? 403 : 500,
         message: result.stderr,

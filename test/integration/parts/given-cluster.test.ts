@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { useGivenCluster } from "../../../hack/parts/given-cluster.ts";
+import { kubectlWords } from "../../../hack/parts/kubectl.ts";
 import { installOperator } from "../../../hack/parts/operator.ts";
 import { run } from "../../../hack/parts/process.ts";
 import { controlPlane } from "../../kit/index.ts";
@@ -9,7 +10,7 @@ test("a demo that broke off leaves nothing in somebody's cluster, whatever held 
   await using own = await controlPlane({ own: true });
   const signal = AbortSignal.timeout(3 * 60_000);
   const kubectl = (input: string, ...words: string[]) =>
-    run(["kubectl", "--kubeconfig", own.kubeconfigPath, ...words], { input, signal });
+    run(kubectlWords(own.kubeconfigPath, ...words), { input, signal });
   const names = async () => (await kubectl("", "get", "crd,namespace,clusterrolebinding", "-o", "name")).split("\n");
   const before = await names();
   {
