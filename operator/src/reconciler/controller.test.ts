@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type ControllerOptions, createController, intentOf, LONGEST_REQUEUE_MS } from "./controller.ts";
 import { PassDeadlineExceeded } from "./deadline.ts";
+import { LeadershipLost } from "./lease.ts";
 import { silentLog } from "./log.ts";
 import { noMetrics } from "./metrics.ts";
-import { Terminal, Waiting } from "./policy.ts";
+import { Overtaken, Terminal, Waiting } from "./policy.ts";
 import type { Reconcile } from "./reconcile.ts";
 import { createTestClock, settle } from "./test-clock.test-kit.ts";
 import { WorkQueue } from "./workqueue.ts";
@@ -92,12 +93,27 @@ test("Waiting comes back after its time, is no error and leaves no backoff behin
   assert.deepEqual(it.errors, ["a pass failed and will be retried"]);
 });
 
-test("a write conflict is requeued quietly", async () => {
-  await using it = setup(script(apiError(409, "Conflict"), "settle"));
+class BootOvertaken extends Overtaken {}
+const overtaken: [name: string, error: Error][] = [
+  ["a write conflict", apiError(409, "Conflict")],
+  ["a pass that another writer overtook", new BootOvertaken("boot 1 was judged, and boot 2 is recorded")],
+  ["an effect that a lost lease forbade", new LeadershipLost("this process does not lead any more")],
+];
+for (const [name, error] of overtaken) {
+  test(`${name} is requeued quietly`, async () => {
+    await using it = setup(script(error, "settle"));
+    it.queue.add("a");
+    await it.clock.advance(100);
+    assert.deepEqual(it.ends, ["conflict", "settled"]);
+    assert.deepEqual(it.errors, []);
+  });
+}
+
+test("an object that exists already is no conflict", async () => {
+  await using it = setup(script(apiError(409, "AlreadyExists"), "settle"));
   it.queue.add("a");
   await it.clock.advance(100);
-  assert.deepEqual(it.ends, ["conflict", "settled"]);
-  assert.deepEqual(it.errors, []);
+  assert.deepEqual(it.ends, ["error", "settled"]);
 });
 
 test("anything else backs off, doubling, and one success clears the slate", async () => {

@@ -3,10 +3,11 @@ import { apiFailureOf, isWriteConflict } from "./api-failure.ts";
 import { retryAfterMs } from "./backoff.ts";
 import { type Clock, monotonicNow, systemClock } from "./clock.ts";
 import { type Deadline, PassDeadlineExceeded, startDeadline, untilAborted, whenAborted } from "./deadline.ts";
+import { LeadershipLost } from "./lease.ts";
 import type { KubeObject } from "./list-watch.ts";
 import { type Log, silentLog } from "./log.ts";
 import { noMetrics, type PassEnd, type ReconcilerMetrics } from "./metrics.ts";
-import { Terminal, Waiting } from "./policy.ts";
+import { Overtaken, Terminal, Waiting } from "./policy.ts";
 import type { Key, Reconcile, ReconcileResult } from "./reconcile.ts";
 import type { WorkQueue } from "./workqueue.ts";
 
@@ -82,9 +83,13 @@ export function judgeError(error: unknown, aborted: boolean): Verdict {
   if (error instanceof Terminal) return { end: "terminal" };
   if (error instanceof Waiting) return { end: "waiting", afterMs: boundedRequeue(error.afterMs) };
   if (aborted) return { end: "aborted" };
-  if (isWriteConflict(error)) return { end: "conflict", atLeastMs: undefined };
+  if (isOvertaken(error)) return { end: "conflict", atLeastMs: undefined };
   return { end: "error", atLeastMs: apiFailureOf(error)?.retryAfterMs };
 }
+
+/** A lease that is lost aborts everything in a moment; a guard before an effect may see it sooner. */
+const isOvertaken = (error: unknown): boolean =>
+  isWriteConflict(error) || error instanceof Overtaken || error instanceof LeadershipLost;
 
 /** Between 0 and 10 minutes; what is no number (a bad date) counts as the longest, so that it cannot spin. */
 function boundedRequeue(milliseconds: number): number {

@@ -24,6 +24,14 @@ export class Terminal extends Error {
   }
 }
 
+/**
+ * Another writer won: what this pass judged is not what is recorded now, or the object is gone. As a write conflict: the next
+ * pass judges again, and nobody is told.
+ */
+export class Overtaken extends Error {
+  override readonly name: string = "Overtaken";
+}
+
 /** Something else must happen first: come back after `afterMs`. Not an error, not counted as one. */
 export class Waiting extends Error {
   override readonly name = "Waiting";

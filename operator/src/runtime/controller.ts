@@ -13,6 +13,7 @@ import { isConflict, isNotFound } from "../kube/errors.ts";
 import type { Log } from "../reconciler/log.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { type PassOutcome, type Phase, runPhases } from "../reconciler/phases.ts";
+import { Overtaken } from "../reconciler/policy.ts";
 import {
   CONTINUE,
   type PhaseResult,
@@ -157,9 +158,13 @@ async function setFinalizer(scope: RuntimeScope, present: boolean): Promise<void
       { signal: scope.context.signal },
     );
   } catch (error) {
-    if (present || !isNotFound(error)) throw error;
+    if (!isNotFound(error)) throw error;
+    if (present) throw gone(scope.runtime, error);
   }
 }
+
+const gone = ({ metadata: { name } }: Runtime, cause: unknown): Overtaken =>
+  new Overtaken(`Runtime ${name} was deleted`, { cause });
 
 async function probe(scope: RuntimeScope): Promise<PhaseResult> {
   const { name } = scope.runtime.metadata;
@@ -215,7 +220,8 @@ async function sweepOne(scope: RuntimeScope, host: string): Promise<void> {
 async function summarise(scope: RuntimeScope, outcome: PassOutcome): Promise<ReconcileResult> {
   const { dependencies, context } = scope;
   if (outcome.kind === "stopped" || context.signal.aborted) return {};
-  if (outcome.kind === "failed" && isConflict(outcome.error)) return {};
+  const failure = outcome.kind === "failed" ? outcome.error : undefined;
+  if (isConflict(failure) || failure instanceof Overtaken) return {};
   const { runtime, probes } = scope;
   if (!probes) return {};
   dependencies.rescuesKept(runtime.metadata.name, (runtime.status?.rescues ?? []).length);
@@ -228,12 +234,21 @@ async function summarise(scope: RuntimeScope, outcome: PassOutcome): Promise<Rec
   const rescues = derived.rescues?.filter((rescue) => !over.has(rescue.operation));
   const patch = mergePatchBetween({ ...runtime.status }, { ...derived, ...(rescues === undefined ? {} : { rescues }) });
   if (patch) {
-    scope.runtime = await dependencies.runtimeClient.patchStatus(
-      { name: runtime.metadata.name },
-      { metadata: { resourceVersion: runtime.metadata.resourceVersion }, status: patch },
-      { signal: context.signal },
-    );
+    scope.runtime = await writeStatus(scope, patch);
     announceChanges(dependencies.announce, { before: runtime, after: scope.runtime, over: scope.over });
   }
   return { requeueAfterMs: PROBE_EVERY_MS };
+}
+
+async function writeStatus({ dependencies, context, runtime }: RuntimeScope, status: object): Promise<Runtime> {
+  const { name, resourceVersion } = runtime.metadata;
+  try {
+    return await dependencies.runtimeClient.patchStatus(
+      { name },
+      { metadata: { resourceVersion }, status },
+      { signal: context.signal },
+    );
+  } catch (error) {
+    throw isNotFound(error) ? gone(runtime, error) : error;
+  }
 }

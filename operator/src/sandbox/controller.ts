@@ -1,12 +1,14 @@
 /** The Sandbox controller: one documented scope, ordered phases, one deferred status write. */
 import type { Sandbox, SandboxStatus } from "@agentworlds/crds";
-import { isConflict, isNotFound } from "../kube/errors.ts";
+import { isConflict } from "../kube/errors.ts";
 import { findCondition } from "../reconciler/conditions.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { type PassOutcome, type Phase, runPhases } from "../reconciler/phases.ts";
+import { Overtaken } from "../reconciler/policy.ts";
 import type { Reconcile, ReconcileContext, ReconcileResult } from "../reconciler/reconcile.ts";
 import { creatorOf } from "../world/creator.ts";
 import { explain } from "../world/status.ts";
+import { WorldGone } from "../world/status-writer.ts";
 import { drainOf } from "./drain.ts";
 import { watchHost } from "./host-loss.ts";
 import { admit } from "./phases/admit.ts";
@@ -19,7 +21,7 @@ import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
 import { judge, observe, resolveWorld } from "./phases/resolve.ts";
 import { watchDeadline } from "./phases/watch-deadline.ts";
-import { BootOvertaken, recordProgress, SandboxGone } from "./record.ts";
+import { recordProgress, SandboxGone } from "./record.ts";
 import type { SandboxDependencies, SandboxScope } from "./scope.ts";
 import { deriveSandboxStatus } from "./status.ts";
 
@@ -57,7 +59,12 @@ export function reconcileSandboxes(dependencies: SandboxDependencies): Reconcile
       savesNothing: false,
       goal: { kind: "asleep" },
     };
-    return runPhases({ phases, scope, context, finish: summarise });
+    try {
+      return await runPhases({ phases, scope, context, finish: summarise });
+    } catch (error) {
+      // Deleted between two steps: the next pass finds no World, and says so.
+      throw error instanceof WorldGone ? new Overtaken(error.message, { cause: error }) : error;
+    }
   };
 }
 
@@ -69,8 +76,7 @@ async function summarise(
   scope.context = context;
   const failure = await failureOf(scope, outcome);
   // A stale object, a lost lease or an object that is gone is no finding about the session.
-  const isStale = isConflict(failure) || failure instanceof BootOvertaken;
-  if (isStale || failure instanceof SandboxGone || scope.context.signal.aborted) return {};
+  if (isConflict(failure) || failure instanceof Overtaken || scope.context.signal.aborted) return {};
   if (scope.sandbox.metadata.deletionTimestamp && !scope.sandbox.metadata.finalizers?.length) return {};
   const before = scope.sandbox;
   try {
@@ -81,7 +87,7 @@ async function summarise(
       return mergePatchBetween(status, { ...status, ...derived });
     });
   } catch (error) {
-    if (error instanceof SandboxGone || isNotFound(error)) return {};
+    if (error instanceof SandboxGone) return {};
     throw error;
   }
   announceDraining(scope, before);

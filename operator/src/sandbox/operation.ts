@@ -1,19 +1,25 @@
 /** The operation of a pass: what `status.operation` says of the snapshot or ending under way, and who is behind it. */
 import type { CausedBy, SandboxOperation } from "@agentworlds/crds";
+import { Overtaken } from "../reconciler/policy.ts";
 import { creatorOf } from "../world/creator.ts";
 import type { EndReason } from "./judge.ts";
 import { recordProgress } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
 
-/** Somebody removed `status.operation` from outside in the middle of it. The next pass judges again. */
+/** What an operation works on is gone: its container, and the capture of it. The next pass judges again. */
 export class OperationLost extends Error {
   override readonly name = "OperationLost";
 }
 
-/** Throws `OperationLost` when there is none. */
+/** Somebody removed or replaced `status.operation` in the middle of it. */
+export class OperationOvertaken extends Overtaken {
+  override readonly name = "OperationOvertaken";
+}
+
+/** Throws `OperationOvertaken` when there is none. */
 export function currentOperation(scope: SandboxScope): SandboxOperation {
   const operation = scope.sandbox.status?.operation;
-  if (!operation) throw new OperationLost(`Sandbox ${scope.sandbox.metadata.name} has no operation`);
+  if (!operation) throw new OperationOvertaken(`Sandbox ${scope.sandbox.metadata.name} has no operation`);
   return operation;
 }
 
@@ -21,7 +27,7 @@ export function currentOperation(scope: SandboxScope): SandboxOperation {
 export async function recordStage(scope: SandboxScope, change: Partial<SandboxOperation>): Promise<void> {
   const { id } = currentOperation(scope);
   await recordProgress(scope, ({ status }) => {
-    if (status?.operation?.id !== id) throw new OperationLost(`operation ${id} is not the current one any more`);
+    if (status?.operation?.id !== id) throw new OperationOvertaken(`operation ${id} is not the current one any more`);
     return { operation: { ...status.operation, ...change } };
   });
 }

@@ -163,7 +163,8 @@ test("removing the finalizer of a Sandbox that is gone, by any moment, is a succ
 test("a Sandbox that is gone gets no finalizer and no compute", async () => {
   const { sandboxes, scope } = setup();
   sandboxes.drop(ref);
-  await assert.rejects(recordFinalizer(scope, true), { status: 404 });
+  await assert.rejects(recordFinalizer(scope, true), SandboxGone);
+  await assert.rejects(recordIntent(scope, { boot: 1 }), SandboxGone);
 });
 
 test("times of a pass have milliseconds: a deadline needs them", () => {

@@ -6,6 +6,7 @@ import type { Sandbox, SandboxStatus } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
 import { retryOnConflict } from "../kube/retry-on-conflict.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
+import { Overtaken } from "../reconciler/policy.ts";
 import { SANDBOX_FINALIZER } from "../runtime/open-boot.ts";
 import type { SandboxScope } from "./scope.ts";
 
@@ -21,12 +22,12 @@ export interface RecordScope extends Pick<SandboxScope, "sandbox" | "context"> {
 }
 
 /** What this pass has judged is not the boot that is recorded now: the pass ends. */
-export class BootOvertaken extends Error {
+export class BootOvertaken extends Overtaken {
   override readonly name = "BootOvertaken";
 }
 
 /** The Sandbox of this pass is gone or is another one: the pass ends. */
-export class SandboxGone extends Error {
+export class SandboxGone extends Overtaken {
   override readonly name = "SandboxGone";
 }
 
@@ -37,11 +38,29 @@ export class SandboxGone extends Error {
 export async function recordIntent(scope: RecordScope, fields: SandboxStatusPatch): Promise<void> {
   const { name, namespace, resourceVersion } = scope.sandbox.metadata;
   const status = replacing(scope.sandbox.status ?? {}, fields);
-  scope.sandbox = await scope.dependencies.sandboxClient.patchStatus(
-    { name, ...(namespace === undefined ? {} : { namespace }) },
-    { metadata: { resourceVersion }, status },
-    { signal: scope.context.signal },
+  scope.sandbox = await unlessGone(
+    scope,
+    scope.dependencies.sandboxClient.patchStatus(
+      { name, ...(namespace === undefined ? {} : { namespace }) },
+      { metadata: { resourceVersion }, status },
+      { signal: scope.context.signal },
+    ),
   );
+}
+
+/** The cache may show an object that the API server has let go: `SandboxGone`. */
+async function unlessGone(scope: RecordScope, write: Promise<Sandbox>): Promise<Sandbox> {
+  try {
+    return await write;
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    throw gone(scope, error);
+  }
+}
+
+function gone({ sandbox }: RecordScope, cause?: unknown): SandboxGone {
+  const { name, namespace, uid } = sandbox.metadata;
+  return new SandboxGone(`Sandbox ${namespace}/${name} (${uid}) does not exist any more`, { cause });
 }
 
 /** The merge patch that makes each given field exactly what is given. */
@@ -103,7 +122,7 @@ export async function readSame(scope: RecordScope): Promise<Sandbox> {
   } catch (error) {
     if (!isNotFound(error)) throw error;
   }
-  throw new SandboxGone(`Sandbox ${namespace}/${name} (${uid}) does not exist any more`);
+  throw gone(scope);
 }
 
 /**
@@ -118,7 +137,7 @@ export async function recordFinalizer(scope: RecordScope, present: boolean): Pro
     });
   } catch (error) {
     // An object that is gone has no finalizer.
-    if (!isNotFound(error) && !(error instanceof SandboxGone)) throw error;
+    if (!(error instanceof SandboxGone)) throw error;
   }
 }
 
@@ -127,7 +146,7 @@ export async function dropFinalizer(scope: RecordScope): Promise<void> {
   try {
     await onLatest(scope, () => patchFinalizer(scope, false));
   } catch (error) {
-    if (!isNotFound(error) && !(error instanceof SandboxGone)) throw error;
+    if (!(error instanceof SandboxGone)) throw error;
   }
 }
 
@@ -135,17 +154,16 @@ async function patchFinalizer(scope: RecordScope, present: boolean): Promise<voi
   const finalizers = scope.sandbox.metadata.finalizers ?? [];
   if (finalizers.includes(SANDBOX_FINALIZER) === present) return;
   const { name, namespace, resourceVersion } = scope.sandbox.metadata;
-  scope.sandbox = await scope.dependencies.sandboxClient.patch(
-    { name, ...(namespace === undefined ? {} : { namespace }) },
-    {
-      metadata: {
-        resourceVersion,
-        finalizers: present
-          ? [...finalizers, SANDBOX_FINALIZER]
-          : finalizers.filter((finalizer) => finalizer !== SANDBOX_FINALIZER),
-      },
-    },
-    { signal: scope.context.signal },
+  const after = present
+    ? [...finalizers, SANDBOX_FINALIZER]
+    : finalizers.filter((finalizer) => finalizer !== SANDBOX_FINALIZER);
+  scope.sandbox = await unlessGone(
+    scope,
+    scope.dependencies.sandboxClient.patch(
+      { name, ...(namespace === undefined ? {} : { namespace }) },
+      { metadata: { resourceVersion, finalizers: after } },
+      { signal: scope.context.signal },
+    ),
   );
 }
 

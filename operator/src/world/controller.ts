@@ -1,10 +1,11 @@
 /** The World controller: one documented scope, ordered phases, one deferred status write. */
 import type { Condition } from "@agentworlds/crds";
-import { isConflict, isNotFound } from "../kube/errors.ts";
+import { isConflict } from "../kube/errors.ts";
 import { findCondition } from "../reconciler/conditions.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import type { PassOutcome, Phase } from "../reconciler/phases.ts";
 import { runPhases } from "../reconciler/phases.ts";
+import { Overtaken } from "../reconciler/policy.ts";
 import type { Reconcile, ReconcileContext, ReconcileResult } from "../reconciler/reconcile.ts";
 import { adoptRepository } from "./adoption.ts";
 import { tellDamage } from "./damage.ts";
@@ -47,7 +48,11 @@ export function reconcileWorlds(dependencies: WorldDependencies): Reconcile {
     const { name, namespace, uid } = world.metadata;
     const ref = { name, namespace: namespace ?? "", uid };
     const scope: WorldScope = { dependencies, context, world, ref, problems: [] };
-    return runPhases({ phases, scope, context, finish: summarise });
+    try {
+      return await runPhases({ phases, scope, context, finish: summarise });
+    } catch (error) {
+      throw error instanceof WorldGone ? new Overtaken(error.message, { cause: error }) : error;
+    }
   };
 }
 
@@ -78,7 +83,7 @@ async function write(
     scope.world = await scope.dependencies.writer.summarise(scope.world, patch, scope.context.signal);
     return true;
   } catch (error) {
-    if (!isNotFound(error)) throw error;
+    if (!(error instanceof WorldGone)) throw error;
     return false;
   }
 }

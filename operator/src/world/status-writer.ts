@@ -120,11 +120,16 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
 
   async function summarise(world: World, patch: WorldStatusPatch, signal: AbortSignal): Promise<World> {
     const { name, namespace, resourceVersion } = world.metadata;
-    return worlds.patchStatus(
-      { name, ...(namespace === undefined ? {} : { namespace }) },
-      { metadata: { resourceVersion }, status: patch },
-      { signal },
-    );
+    try {
+      return await worlds.patchStatus(
+        { name, ...(namespace === undefined ? {} : { namespace }) },
+        { metadata: { resourceVersion }, status: patch },
+        { signal },
+      );
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      throw new WorldGone(`World ${namespace}/${name} was deleted`, { cause: error });
+    }
   }
 
   const update = <R>(
@@ -193,8 +198,9 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
         { signal },
       );
     } catch (error) {
+      if (!isNotFound(error)) throw error;
+      if (present) throw new WorldGone(`World ${namespace}/${name} was deleted`, { cause: error });
       // The cache can be behind: an object that is gone has no finalizer.
-      if (present || !isNotFound(error)) throw error;
       return world;
     }
   }
@@ -222,19 +228,14 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
     claim: HoldClaim,
     held: { verdict: HoldVerdict; signal: AbortSignal },
   ): Promise<HoldVerdict> {
-    try {
-      const judged = await retryOnConflict(async () => {
-        const world = await read(ref, held.signal);
-        const again = judgeHold(statusOf(world), claim);
-        if (again.kind === "held") await setFinalizer(world, true, held.signal);
-        return again;
-      });
-      if (judged.kind === "held") return held.verdict;
-      return judged.kind === "refused" ? judged : hold(ref, claim, held.signal);
-    } catch (error) {
-      if (isNotFound(error)) throw new WorldGone(`World ${ref.namespace}/${ref.name} was deleted`, { cause: error });
-      throw error;
-    }
+    const judged = await retryOnConflict(async () => {
+      const world = await read(ref, held.signal);
+      const again = judgeHold(statusOf(world), claim);
+      if (again.kind === "held") await setFinalizer(world, true, held.signal);
+      return again;
+    });
+    if (judged.kind === "held") return held.verdict;
+    return judged.kind === "refused" ? judged : hold(ref, claim, held.signal);
   }
 
   return {

@@ -5,7 +5,7 @@
  */
 import { clip, LIMITS, type SandboxOperation } from "@agentworlds/crds";
 import { isConflict } from "../../kube/errors.ts";
-import { Waiting } from "../../reconciler/policy.ts";
+import { Overtaken, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { CaptureRequest, UploadedCapture } from "../../snapshot/contract.ts";
 import { descriptionInForce } from "../../world/publication.ts";
@@ -141,7 +141,7 @@ function isStillCaptured({ dependencies, driver, context }: SandboxScope, { id }
 const MOST_SNAPSHOT_ATTEMPTS = 5;
 
 async function handleFailure(scope: SandboxScope, error: unknown): Promise<PhaseResult> {
-  if (isConflict(error) || error instanceof OperationLost) throw error;
+  if (isConflict(error) || error instanceof Overtaken || error instanceof OperationLost) throw error;
   if (error instanceof WorldGone || isDeletionOverdue(scope)) {
     await rescue(scope, describe(error));
     return CONTINUE;
