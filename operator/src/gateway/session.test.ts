@@ -4,7 +4,7 @@ import type { Sandbox } from "@agentworlds/crds";
 import { notRunning, type SessionState, sessionState } from "./session.ts";
 
 const at = "2031-01-01T00:00:00.000Z";
-const compute = { runtime: "r", host: "h", id: "c", boot: 1, provisionedAt: at };
+const compute = { runtime: "r", host: "h", id: "aw-u-1", boot: 1, provisionedAt: at };
 const ready = { boot: 1, compute, expiresAt: at, lifetimeEndsAt: at };
 const operation = (verb: "Hibernate" | "Snapshot" | "Close") =>
   ({ id: "o", verb, reason: "r", stage: "Frozen", since: at, attempts: 1 }) as const;
@@ -32,6 +32,21 @@ const states: [name: string, given: Sandbox, want: SessionState["kind"]][] = [
   ],
   ["one that is closed down is closing", sandbox({ ...ready, operation: operation("Close") }), "Closing"],
   ["a deleted one is closing", sandbox(ready, { deleted: true }), "Closing"],
+  [
+    "one with a stranger's container is let nobody into",
+    sandbox({ ...ready, compute: { ...compute, id: "aw-v-1" } }),
+    "ForeignCompute",
+  ],
+  [
+    "one with a container of another boot, too",
+    sandbox({ ...ready, compute: { ...compute, boot: 2 } }),
+    "ForeignCompute",
+  ],
+  [
+    "one with a stranger's container that is about to hibernate, too",
+    sandbox({ ...ready, compute: { ...compute, id: "aw-v-1" }, operation: operation("Hibernate") }),
+    "ForeignCompute",
+  ],
   ["one that booted before and has no compute is hibernated", sandbox({ boot: 2 }), "Hibernated"],
   ["one that was made to sleep from the start is hibernated", sandbox({}, { mode: "Hibernated" }), "Hibernated"],
   ["a closed one is closed, whatever else is left", sandbox({ ...ready, closed: { at } }, { deleted: true }), "Closed"],

@@ -1,4 +1,5 @@
 import type { Sandbox, SandboxCompute } from "@agentworlds/crds";
+import { namesForeignCompute } from "../runtime/open-boot.ts";
 import { GROUP_VERSION } from "./discovery.ts";
 import { Failure } from "./failure.ts";
 
@@ -12,6 +13,8 @@ export type SessionState =
     }
   /** Wanted, but not Ready yet: queueing, or booting. Its clock has not started. */
   | { readonly kind: "Starting" }
+  /** Status names a container that is not this Sandbox's: nobody is let into it. */
+  | { readonly kind: "ForeignCompute" }
   | { readonly kind: "Hibernating" }
   | { readonly kind: "Hibernated" }
   /** Being closed or deleted: there is no way back. */
@@ -24,6 +27,7 @@ export function sessionState(sandbox: Sandbox): SessionState {
   if (status.closed !== undefined) return { kind: "Closed" };
   if (sandbox.metadata.deletionTimestamp !== undefined || status.operation?.verb === "Close")
     return { kind: "Closing" };
+  if (namesForeignCompute(sandbox)) return { kind: "ForeignCompute" };
   if (status.operation?.verb === "Hibernate") return { kind: "Hibernating" };
   if (status.compute === undefined) {
     const everBooted = (status.boot ?? 0) > 0;
@@ -63,6 +67,15 @@ export function notRunning(sandbox: Sandbox, state: Exclude<SessionState, { kind
             message: `Sandbox ${name} is ${state.kind === "Hibernated" ? "hibernated" : "hibernating"}`,
             remediation: "touch it to wake it, wait for Ready and try again",
           });
+    case "ForeignCompute":
+      return new Failure({
+        status: 409,
+        code: "ForeignCompute",
+        message: `status of Sandbox ${name} names a container that is not its own (${sandbox.status.compute?.id})`,
+        remediation:
+          "the controller looks for the right one: wait for Ready and try again; find out who writes sandboxes/status",
+        retryAfterSeconds: 2,
+      });
     case "Starting":
       return new Failure({
         status: 409,

@@ -57,6 +57,8 @@ function decide(sandbox: Sandbox, wish: Wish, now: number): Decision<SandboxWrit
       // The clock starts at Ready with the whole ttl, so there is nothing to extend; a stated ttl would be lost.
       if (wish.statedSeconds !== undefined) throw notRunning(sandbox, state);
       return { result: json(202, { waking: true }) };
+    case "ForeignCompute":
+      throw notRunning(sandbox, state);
     case "Hibernating":
     case "Hibernated":
       return wake(sandbox, wish, now);

@@ -39,6 +39,18 @@ export const computeName = (owner: Pick<ComputeOwner, "sandboxUid" | "boot">): s
 export const bootNamed = (computeId: string): number => Number(/^aw-.+-([1-9]\d{0,14})$/.exec(computeId)?.[1] ?? 0);
 
 /**
+ * Whether an id is that of this very boot. An id is read from status, which others may write too, and a driver acts on whatever
+ * of its installation the id names: nobody asks a driver about an id that has not passed here (DESIGN §4.5). A driver whose
+ * ids say more than the name answers here too.
+ */
+export const isComputeOf = (computeId: string, owner: Pick<ComputeOwner, "sandboxUid" | "boot">): boolean =>
+  computeId === computeName(owner);
+
+/** The same for whichever boot of a Sandbox. */
+export const isComputeOfSandbox = (computeId: string, sandboxUid: string): boolean =>
+  isComputeOf(computeId, { sandboxUid, boot: bootNamed(computeId) });
+
+/**
  * Everything needed to make one session's container. The session's environment is not among it: it is given to each exec,
  * because an engine writes a container's environment into the config of every commit (DESIGN §4.8).
  */

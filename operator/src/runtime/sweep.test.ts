@@ -398,3 +398,18 @@ test("a container of the name of a rescue on another engine is not stopped in it
   });
   assert.deepEqual(calls, []);
 });
+
+test("a session whose status names a stranger's container accounts for its own: it is not put aside as an orphan", async () => {
+  const { metadata, status } = session("u1", 1);
+  const forged = sandboxOf({
+    metadata,
+    status: { ...status, compute: { runtime: "local", host: "a", id: "aw-u2-1", boot: 1 } },
+  });
+  const { calls, orphans } = await sweep({
+    containers: [container("u1", 1), container("u2", 1)],
+    sandboxes: [forged, session("u2", 1)],
+    captures: [captureOf("u1")],
+    now: DAY,
+  });
+  assert.deepEqual([calls, orphans], [[], []]);
+});

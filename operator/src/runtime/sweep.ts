@@ -9,7 +9,7 @@ import { isNotFound } from "../kube/errors.ts";
 import type { Log } from "../reconciler/log.ts";
 import type { ComputeOwner, ListedCapture, ListedCompute, RuntimeDriver } from "./contract.ts";
 import { isRuntimeError } from "./errors.ts";
-import { lastEndedBoot, mayHaveUnnamedCompute } from "./open-boot.ts";
+import { lastEndedBoot, mayHaveUnnamedCompute, ownCompute } from "./open-boot.ts";
 import { rescueEndsAt } from "./rescue-time.ts";
 import { isFull, type RuntimeRescues } from "./rescues.ts";
 
@@ -135,7 +135,7 @@ async function removeCapture({ driver, host, log, signal }: SweepContext, localN
 async function isAccountedFor(sweep: SweepContext, { owner, id }: ListedCompute): Promise<boolean> {
   const sandbox = await sandboxOf(sweep, owner);
   if (!sandbox) return false;
-  const { compute } = sandbox.status;
+  const compute = ownCompute(sandbox);
   if (!compute) return mayHaveUnnamedCompute(sandbox) && owner.boot > lastEndedBoot(sandbox);
   if (compute.id !== id) return false;
   // The same name on another engine is another container.
@@ -184,7 +184,8 @@ async function quarantine(sweep: SweepContext, { owner, id }: ListedCompute): Pr
 /** Where status has lost its operation and the container is gone, a capture of the boot may be all that is left of the work. */
 async function mayNeed({ driver, signal }: SweepContext, sandbox: Sandbox, capture: ListedCapture): Promise<boolean> {
   const { operation, owner } = capture;
-  const { operation: current, compute } = sandbox.status;
+  const { operation: current } = sandbox.status;
+  const compute = ownCompute(sandbox);
   if (current) return current.id === operation;
   if (compute) return compute.boot === owner.boot && (await driver.inspect(compute.id, signal)).state === "Absent";
   return mayHaveUnnamedCompute(sandbox) && owner.boot > lastEndedBoot(sandbox);

@@ -13,10 +13,12 @@ import { drainOf } from "./drain.ts";
 import { watchHost } from "./host-loss.ts";
 import { admit } from "./phases/admit.ts";
 import { confirmCapture } from "./phases/confirm-capture.ts";
+import { disownCompute } from "./phases/disown-compute.ts";
 import { findCompute } from "./phases/find-compute.ts";
 import { followRescue } from "./phases/follow-rescue.ts";
 import { forceEnd } from "./phases/force-end.ts";
 import { endCutOffAttempt, hibernate } from "./phases/hibernate.ts";
+import { lookElsewhere } from "./phases/look-elsewhere.ts";
 import { provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
 import { judge, observe, resolveWorld } from "./phases/resolve.ts";
@@ -27,11 +29,13 @@ import { deriveSandboxStatus } from "./status.ts";
 
 /** The life of a Sandbox, in order. Each phase either finds nothing to do, acts once, or says when to come back. */
 const phases: readonly Phase<SandboxScope>[] = [
+  disownCompute, // status names a stranger's container: from here on it names none
   resolveWorld, // which World; is it still the one this session booted from
   forceEnd, // a deletion that is far overdue, or that somebody wants to end now
   findCompute, // status names no container and there may be one: the hosts are asked
   followRescue, // what became of work that could not be published
   observe, // what the host says of the container
+  lookElsewhere, // the container is not where status says: the hosts are asked before it counts as lost
   confirmCapture, // the container is gone, but its capture may be there
   watchHost, // since when its host is silent; one that is gone for good
   rescueOverdue, // a silent host may not hold a deletion for ever

@@ -7,7 +7,7 @@ import { isNotFound } from "../kube/errors.ts";
 import { retryOnConflict } from "../kube/retry-on-conflict.ts";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { Overtaken } from "../reconciler/policy.ts";
-import { SANDBOX_FINALIZER } from "../runtime/open-boot.ts";
+import { namesForeignCompute, SANDBOX_FINALIZER } from "../runtime/open-boot.ts";
 import type { SandboxScope } from "./scope.ts";
 
 /**
@@ -109,7 +109,10 @@ export async function demandSameBoot(scope: RecordScope): Promise<void> {
   scope.sandbox = fresh;
 }
 
-/** Fresh read of the very same object. Throws `SandboxGone`. */
+/**
+ * Fresh read of the very same object. Throws `SandboxGone`, and `BootOvertaken` where somebody has written another's container
+ * into it: from there on this pass would act on that one.
+ */
 export async function readSame(scope: RecordScope): Promise<Sandbox> {
   const { name, namespace, uid } = scope.sandbox.metadata;
   const options = { signal: scope.context.signal };
@@ -118,11 +121,19 @@ export async function readSame(scope: RecordScope): Promise<Sandbox> {
       { name, ...(namespace === undefined ? {} : { namespace }) },
       options,
     );
-    if (fresh.metadata.uid === uid) return fresh;
+    if (fresh.metadata.uid === uid) return demandOwnCompute(fresh);
   } catch (error) {
     if (!isNotFound(error)) throw error;
   }
   throw gone(scope);
+}
+
+function demandOwnCompute(sandbox: Sandbox): Sandbox {
+  if (!namesForeignCompute(sandbox)) return sandbox;
+  const { metadata, status } = sandbox;
+  throw new BootOvertaken(
+    `status names ${status.compute?.id}, which is not of Sandbox ${metadata.namespace}/${metadata.name}`,
+  );
 }
 
 /**

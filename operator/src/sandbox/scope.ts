@@ -67,6 +67,8 @@ export interface SandboxScope {
   observed?: ObservedCompute;
   /** Set by `observe`: the host could not be asked. */
   hostProblem?: string;
+  /** Set by `observe`, beside `hostProblem`: another engine answers at the host's address. */
+  isOtherEngine?: true;
   /** Set by `judge`. */
   goal: SessionGoal;
   /** Set by `admit` before it asks for the World: from then on this Sandbox may be its holder. */

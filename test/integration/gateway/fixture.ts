@@ -21,6 +21,7 @@ import {
 } from "../../../operator/src/kube/resource-types.ts";
 import { systemClock } from "../../../operator/src/reconciler/clock.ts";
 import type { KubeObject } from "../../../operator/src/reconciler/list-watch.ts";
+import { computeName } from "../../../operator/src/runtime/contract.ts";
 import { type ControlPlane, controlPlane, eventually } from "../../kit/index.ts";
 import { MemoryDriver } from "./memory-driver.ts";
 import { type Caller, caller, kubeconfigCaller } from "./raw-request.ts";
@@ -172,9 +173,16 @@ export class Lab implements AsyncDisposable {
     const { signal } = this;
     const spec = { image: "registry.example/base:1", ...options.spec };
     const object = { apiVersion: "agentworlds.dev/v1alpha1", kind: "Sandbox", metadata: { name, namespace }, spec };
-    await this.sandboxes.create(object, { namespace, signal });
-    const status = { ...running(name), ...options.status };
+    const { metadata } = await this.sandboxes.create(object, { namespace, signal });
+    const status = { ...running(metadata.uid), ...options.status };
     return sandboxSchema.parse(await this.sandboxes.patchStatus({ namespace, name }, { status }, { signal }));
+  }
+
+  /** Id of the container that a Sandbox's status names. */
+  async computeOf(name: string, namespace = LAB): Promise<string> {
+    const { compute } = (await this.read(name, namespace)).status;
+    if (compute === undefined) throw new TypeError(`Sandbox ${name} has no container`);
+    return compute.id;
   }
 
   async read(name: string, namespace = LAB): Promise<Sandbox> {
@@ -228,12 +236,18 @@ const isEstablished = (definition: Definition): boolean =>
   definition.status?.conditions?.some(({ type, status }) => type === "Established" && status === "True") === true;
 
 /** The status of a session that runs and has half an hour to go, and two hours to live. */
-export function running(name: string): SandboxStatus {
+export function running(uid: string): SandboxStatus {
   const now = Date.now();
   return {
     observedGeneration: 1,
     boot: 1,
-    compute: { runtime: "local", host: "one", id: `compute-${name}`, boot: 1, provisionedAt: iso(now) },
+    compute: {
+      runtime: "local",
+      host: "one",
+      id: computeName({ sandboxUid: uid, boot: 1 }),
+      boot: 1,
+      provisionedAt: iso(now),
+    },
     expiresAt: iso(now + 1_800_000),
     lifetimeEndsAt: iso(now + 7_200_000),
   };

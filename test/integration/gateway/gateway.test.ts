@@ -56,7 +56,7 @@ describe("the gateway behind a real kube-apiserver", () => {
     assert.equal(answer.json["timedOut"], false);
     assert.deepEqual(Buffer.from(String(answer.json["stdout"]), "base64"), stdin);
     const seen = lab.driver.execs.at(-1);
-    assert.equal(seen?.id, "compute-exec");
+    assert.equal(seen?.id, await lab.computeOf("exec"));
     assert.deepEqual(seen?.request.env, { A: "b" });
     assert.equal(seen?.request.workingDir, "/tmp");
     assert.equal(seen?.request.user, "1000:1000");
@@ -122,7 +122,10 @@ describe("the gateway behind a real kube-apiserver", () => {
     assert.equal(got.headers["content-type"], "application/octet-stream");
     assert.ok(got.bytes.equals(content));
     const name = Buffer.from("2f776f726b2f6120623b263d2b23ff25", "hex");
-    assert.equal((await lab.driver.driver.readFile("compute-files", name, lab.signal)).size, content.length);
+    assert.equal(
+      (await lab.driver.driver.readFile(await lab.computeOf("files"), name, lab.signal)).size,
+      content.length,
+    );
   });
 
   const badPaths: [name: string, query: string, says: RegExp][] = [
@@ -145,7 +148,7 @@ describe("the gateway behind a real kube-apiserver", () => {
 
   test("rights decide on every route: the owner may, the reader may only look, the stranger may nothing", async () => {
     await lab.sandbox("rights");
-    lab.driver.put("compute-rights", "/f", Buffer.from("secret"));
+    lab.driver.put(await lab.computeOf("rights"), "/f", Buffer.from("secret"));
     const routes: [method: string, subresource: string, body: unknown, readerMay: boolean][] = [
       ["GET", "", undefined, true],
       ["POST", "exec", { command: ["echo"] }, false],
@@ -179,7 +182,7 @@ describe("the gateway behind a real kube-apiserver", () => {
 
   test("direct clients are authenticated by token and authorised on every route", async () => {
     await lab.sandbox("direct");
-    lab.driver.put("compute-direct", "/f", Buffer.from("x"));
+    lab.driver.put(await lab.computeOf("direct"), "/f", Buffer.from("x"));
     const worker = await lab.serviceAccount("worker");
     const looker = await lab.serviceAccount("looker");
     await lab.grant(worker.user, { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] });
@@ -226,10 +229,41 @@ describe("the gateway behind a real kube-apiserver", () => {
     assert.equal((await look(withToken)).status, 403, "headers beside a token count for nothing");
   });
 
+  test("a Sandbox whose status names another's container lets nobody into it", async () => {
+    await lab.namespace("vault");
+    await lab.sandbox("victim", { namespace: "vault" });
+    const theirs = await lab.computeOf("victim", "vault");
+    lab.driver.put(theirs, "/f", Buffer.from("gold"));
+    const { status } = await lab.sandbox("forger");
+    const compute = { ...status.compute, id: theirs };
+    await lab.sandboxes.patchStatus(
+      { namespace: LAB, name: "forger" },
+      { status: { compute } },
+      { signal: lab.signal },
+    );
+    const before = lab.driver.execs.length;
+    const answers = [
+      await post(owner, "forger", "exec", { command: ["cat", "/f"] }),
+      await owner.send({ target: sessionPath("forger", "files?path=/f") }),
+      await owner.send({ method: "PUT", target: sessionPath("forger", "files?path=/f"), body: Buffer.from("x") }),
+      await post(owner, "forger", "touch", {}),
+    ];
+    for (const answer of answers) {
+      assert.equal(answer.status, 409, answer.bytes.toString());
+      const { code, cause, remediation } = details(answer);
+      assert.equal(code, "ForeignCompute");
+      assert.match(String(cause), /not its own/);
+      assert.match(String(remediation), /wait for Ready/);
+    }
+    assert.equal(lab.driver.execs.length, before, "the driver was not asked");
+    const kept = await lab.driver.driver.readFile(theirs, Buffer.from("/f"), lab.signal);
+    assert.equal(kept.size, 4);
+  });
+
   test("a dot-dot that kube-apiserver authorised for one Sandbox never reaches another one", async () => {
     await lab.namespace("vault");
     await lab.sandbox("treasure", { namespace: "vault" });
-    lab.driver.put("compute-treasure", "/f", Buffer.from("gold"));
+    lab.driver.put(await lab.computeOf("treasure", "vault"), "/f", Buffer.from("gold"));
     const rule = { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] };
     const account = await lab.serviceAccount("climber");
     await lab.grantIn(LAB, "climber", rule);
@@ -315,7 +349,7 @@ describe("the gateway behind a real kube-apiserver", () => {
   test("work extends the deadline, reading does not, and a burst of work costs one write", async () => {
     const near = iso(Date.now() + MINUTE);
     await lab.sandbox("work", { status: { expiresAt: near, lastActivityAt: iso(Date.now()) } });
-    lab.driver.put("compute-work", "/f", Buffer.from("x"));
+    lab.driver.put(await lab.computeOf("work"), "/f", Buffer.from("x"));
     await owner.send({ target: sessionPath("work", "files?path=/f") });
     await owner.send({ target: sessionPath("work") });
     assert.equal((await lab.read("work")).status.expiresAt, near);
@@ -517,7 +551,7 @@ describe("the gateway behind a real kube-apiserver", () => {
 
   test("a download that breaks is cut off, never ended as if it were whole", async () => {
     await lab.sandbox("torn");
-    lab.driver.put("compute-torn", TORN, Buffer.alloc(1_000_000));
+    lab.driver.put(await lab.computeOf("torn"), TORN, Buffer.alloc(1_000_000));
     const account = await lab.serviceAccount("downloader");
     await lab.grant(account.user, { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] });
     const target = sessionPath("torn", `files?path=${TORN}`);
@@ -527,17 +561,18 @@ describe("the gateway behind a real kube-apiserver", () => {
 
   test("an upload whose client goes away changes nothing", async () => {
     await lab.sandbox("upload");
-    lab.driver.put("compute-upload", "/f", Buffer.from("old"));
+    lab.driver.put(await lab.computeOf("upload"), "/f", Buffer.from("old"));
     const account = await lab.serviceAccount("uploader");
     await lab.grant(account.user, { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] });
+    const container = await lab.computeOf("upload");
     const sent = lab.direct(gateway, { token: account.token }).sendHalf({
       method: "PUT",
       target: sessionPath("upload", "files?path=/f"),
       body: Buffer.alloc(200_000),
     });
-    await eventually(() => lab.driver.uploads.get("compute-upload") === "receiving");
+    await eventually(() => lab.driver.uploads.get(container) === "receiving");
     sent.destroy();
-    await eventually(() => lab.driver.uploads.get("compute-upload") === "broken", {
+    await eventually(() => lab.driver.uploads.get(container) === "broken", {
       what: "the driver seeing the upload break",
     });
     const got = await owner.send({ target: sessionPath("upload", "files?path=/f") });
@@ -571,8 +606,9 @@ describe("the gateway behind a real kube-apiserver", () => {
     const direct = lab.direct(leaving, { token: account.token });
     const snapshot = post(direct, "drained", "snapshot", { id: "drained" });
     await asked(lab, "drained", "drained");
+    const container = await lab.computeOf("drained");
     const command = post(direct, "drained", "exec", { command: ["wait", "700"] });
-    await eventually(() => lab.driver.execs.at(-1)?.id === "compute-drained");
+    await eventually(() => lab.driver.execs.at(-1)?.id === container);
     await leaving.stop();
     assert.equal((await command).status, 200);
     assert.equal((await snapshot).status, 202);
@@ -593,12 +629,13 @@ describe("the gateway behind a real kube-apiserver", () => {
     const account = await lab.serviceAccount("greedy");
     await lab.grant(account.user, { apiGroups: [GROUP], resources: ["*"], verbs: ["*"] });
     const direct = lab.direct(narrow, { token: account.token });
+    const before = lab.driver.execs.length;
     const first = direct.send({
       method: "POST",
       target: sessionPath("exec", "exec"),
       body: { command: ["wait", "2000"] },
     });
-    await eventually(() => lab.driver.execs.at(-1)?.request.command[0] === "wait");
+    await eventually(() => lab.driver.execs.length > before, { what: "the first command being run" });
     const second = await direct.send({ target: sessionPath("exec") });
     assert.equal(second.status, 429);
     assert.equal(second.headers["retry-after"], "1");

@@ -38,8 +38,14 @@ export class PlayedController {
     return this.#lab.read(name);
   }
 
-  ready(name: string): Promise<Sandbox> {
-    return this.says(name, { ...running(name), conditions: [isRunning] });
+  async ready(name: string): Promise<Sandbox> {
+    return this.says(name, { ...(await this.running(name)), conditions: [isRunning] });
+  }
+
+  /** The status of a session that runs, for the Sandbox of this name as soon as it exists. */
+  async running(name: string): Promise<SandboxStatus> {
+    const { metadata } = await eventually(() => this.#lab.read(name), { what: `Sandbox ${name}` });
+    return running(metadata.uid);
   }
 
   hibernated(name: string): Promise<Sandbox> {

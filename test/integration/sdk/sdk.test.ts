@@ -17,7 +17,7 @@ import {
   type Session,
 } from "../../../sdk/src/index.ts";
 import { eventually } from "../../kit/index.ts";
-import { LAB, type Lab, running, startLab } from "../gateway/fixture.ts";
+import { LAB, type Lab, startLab } from "../gateway/fixture.ts";
 import { condition, digest, PlayedController } from "./played-controller.ts";
 
 const MINUTE = 60_000;
@@ -236,9 +236,10 @@ describe("the SDK against a real kube-apiserver and the real gateway", () => {
     await Promise.all([worlds.sandboxes.create(wish), controller.ready("sleeper")]);
     await controller.hibernated("sleeper");
     const conditions = [condition("Ready", "True", "Running", "boot 2 on local/one")];
+    const awake = await controller.running("sleeper");
     const [session] = await Promise.all([
       worlds.sandboxes.create(wish),
-      controller.answers("sleeper", "Touch", { outcome: "Succeeded" }, { ...running("sleeper"), boot: 2, conditions }),
+      controller.answers("sleeper", "Touch", { outcome: "Succeeded" }, { ...awake, boot: 2, conditions }),
     ]);
     assert.equal(session.expiresAt?.toISOString(), (await lab.read("sleeper")).status.expiresAt);
   });
@@ -365,7 +366,7 @@ describe("the SDK against a real kube-apiserver and the real gateway", () => {
     const touching = session.touch({ onProgress: ({ reason }) => seen.push(reason) });
     await eventually(() => seen.includes("Waking"), { what: "the wake being told" });
     const conditions = [condition("Ready", "True", "Running", "boot 2 on local/one")];
-    const awake = { ...running("woken"), boot: 2, conditions };
+    const awake = { ...(await controller.running("woken")), boot: 2, conditions };
     await controller.answers("woken", "Touch", { outcome: "Succeeded" }, awake);
     assert.equal((await touching).expiresAt?.toISOString(), awake.expiresAt);
   });

@@ -39,7 +39,7 @@ export async function findCompute(scope: SandboxScope): Promise<PhaseResult> {
   try {
     const discovery = await askHosts(scope);
     if (discovery.kind === "unproven") throw discovery.problem;
-    if (discovery.kind === "remnant") await adopt(scope, discovery.remnant);
+    if (discovery.kind === "remnant") await adopt(scope, discovery.remnant, "status named no container");
     else await settle(scope);
     return CONTINUE;
   } catch (error) {
@@ -48,7 +48,8 @@ export async function findCompute(scope: SandboxScope): Promise<PhaseResult> {
   }
 }
 
-async function askHosts(scope: SandboxScope): Promise<Discovery> {
+/** What is left of the session, whatever status says of a container. */
+export async function askHosts(scope: SandboxScope): Promise<Discovery> {
   const { sandbox, dependencies, context, world } = scope;
   const runtime = sandbox.spec.runtime?.name;
   const wanted = { sandboxUid: sandbox.metadata.uid, ...(runtime === undefined ? {} : { runtime }) };
@@ -60,12 +61,16 @@ async function askHosts(scope: SandboxScope): Promise<Discovery> {
     ...rescuesOf(dependencies.runtimes, sandbox.metadata),
     ...(world?.status?.rescues ?? []).filter((rescue) => rescue.sandbox.uid === sandbox.metadata.uid),
   ];
-  return judgeFindings(sandbox, {
-    containers,
-    captures,
-    rescued: new Set(kept.flatMap(({ computeId, operation }) => [computeId, operation])),
-    published: new Set(world?.status?.versions?.map(({ operation }) => operation)),
-  });
+  const { compute: _, ...status } = sandbox.status;
+  return judgeFindings(
+    { ...sandbox, status },
+    {
+      containers,
+      captures,
+      rescued: new Set(kept.flatMap(({ computeId, operation }) => [computeId, operation])),
+      published: new Set(world?.status?.versions?.map(({ operation }) => operation)),
+    },
+  );
 }
 
 /**
@@ -86,13 +91,13 @@ async function giveUp(scope: SandboxScope, problem: ComputeUnknown): Promise<Pha
   return STOP;
 }
 
-/** The session goes on, or ends, as if its container had never been forgotten. */
-async function adopt(scope: SandboxScope, remnant: Remnant): Promise<void> {
+/** The session goes on, or ends, as if its container had never been forgotten. `because` is what status said instead. */
+export async function adopt(scope: SandboxScope, remnant: Remnant, because: string): Promise<void> {
   const origin = originOf(scope.sandbox, remnant, { world: await freshWorld(scope), repository: repository(scope) });
   if (!origin) {
     throw unproven(
       "ContainerNotAdopted",
-      `status names no container, and what is left on ${remnant.runtime}/${remnant.host} of boot ${remnant.boot} does not say which version of the World it began with; nothing is touched`,
+      `${because}, and what is left on ${remnant.runtime}/${remnant.host} of boot ${remnant.boot} does not say which version of the World it began with; nothing is touched`,
       "put the Sandbox's status back from a backup, or remove the container by hand",
     );
   }
@@ -110,6 +115,7 @@ async function adopt(scope: SandboxScope, remnant: Remnant): Promise<void> {
       engine: remnant.engine,
       saves: savesVersions(scope, origin) ? "Versions" : "Nothing",
       ...(hasRun ? { provisionedAt: status.lastActivityAt ?? isoNow(scope) } : {}),
+      ...(status.compute?.ttlSeconds === undefined ? {} : { ttlSeconds: status.compute.ttlSeconds }),
     },
     ...origin,
     lastEnding: null,
@@ -122,7 +128,7 @@ async function adopt(scope: SandboxScope, remnant: Remnant): Promise<void> {
       type: "Warning",
       reason: "ComputeFound",
       action: "Adopt",
-      message: `status named no container; ${id} of ${metadata.namespace}/${metadata.name} was found on ${remnant.runtime}/${remnant.host}, and the session goes on with it`,
+      message: `${because}; ${id} of ${metadata.namespace}/${metadata.name} was found on ${remnant.runtime}/${remnant.host}, and the session goes on with it`,
     },
   );
 }

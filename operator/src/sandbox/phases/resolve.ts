@@ -44,6 +44,7 @@ export async function observe(scope: SandboxScope): Promise<PhaseResult> {
     const engine = compute.engine === undefined ? undefined : await scope.driver.identity(scope.context.signal);
     if (engine !== compute.engine) {
       // Somebody pointed the host's address to another engine. What that one does not have is not lost.
+      scope.isOtherEngine = true;
       scope.hostProblem = `${compute.runtime}/${compute.host} is another engine now (${engine}, not ${compute.engine})`;
       return CONTINUE;
     }
