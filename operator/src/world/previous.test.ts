@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { SandboxStatus } from "@agentworlds/crds";
 import { worldIntent } from "../process/mirror.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { worldRepository } from "../registry/installation.ts";
-import { runtimeOf } from "../runtime/test-objects.test-kit.ts";
+import { at, digest, runtimeOf } from "../runtime/test-objects.test-kit.ts";
 import { publishedHistory, putHistory } from "./published-history.test-kit.ts";
 import { worldParts } from "./world-parts.test-kit.ts";
 
@@ -14,17 +15,44 @@ const repositoryOf = (world: string, uid: string, namespace = "team", installati
   worldRepository("worlds", { installation, namespace, world, uid });
 const OLD = repositoryOf("lab", "0a1b2c3d-old");
 
+interface Beside extends Pick<NonNullable<Parameters<typeof worldParts>[0]>, "sandboxes" | "runtimes"> {
+  /** Versions of the earlier World. */
+  readonly numbers?: readonly number[];
+}
+
+/** A Sandbox of the earlier World. */
+const ofOld = (status: Partial<SandboxStatus>) => ({ status: { world: { uid: "0a1b2c3d-old" }, ...status } });
+
+const rescueOfOld = {
+  operation: "op",
+  namespace: "team",
+  world: "lab",
+  worldUid: "0a1b2c3d-old",
+  sandbox: { name: "one", uid: "sandbox-uid" },
+  host: "a",
+  computeId: "aw-one-1",
+  reason: "SnapshotFailed",
+  message: "kept",
+  since: at(0),
+  until: at(9),
+} as const;
+
 /** A World that has just been made, with what an earlier one of its name left in the registry. */
-function made(annotations: Record<string, string> = {}, left: readonly string[] = [OLD]): Parts {
+function made(
+  annotations: Record<string, string> = {},
+  left: readonly string[] = [OLD],
+  { numbers = [0, 1, 2], runtimes = [runtime], ...others }: Beside = {},
+): Parts {
   const parts = worldParts({
     history: [],
-    runtimes: [runtime],
+    runtimes,
     image: "Offered",
     world: { metadata: { annotations } },
+    ...others,
   });
   parts.change((world) => ({ ...world, status: { observedGeneration: -1 } }));
   for (const repository of left) {
-    putHistory(parts.registries.repository(repository), publishedHistory([0, 1, 2], { uid: "0a1b2c3d-old" }));
+    putHistory(parts.registries.repository(repository), publishedHistory(numbers, { uid: "0a1b2c3d-old" }));
   }
   return parts;
 }
@@ -54,12 +82,62 @@ for (const value of ["lab-0a1b2c3d", `127.0.0.1:5055/${OLD}`, " lab-ffffffff , l
   });
 }
 
-test("the annotation names lineages one by one: a later one is found again", async () => {
+test("the annotation names lineages one by one: a later one is found again, and one command names both", async () => {
   const parts = made({ "agentworlds.dev/ignore-lineages": "lab-0a1b2c3d" }, [OLD, repositoryOf("lab", "99999999")]);
   const end = await parts.pass();
   assert.ok(end instanceof Terminal);
   assert.match(end.message, /lab-99999999 \(newest version 2\)/);
   assert.doesNotMatch(end.message, /lab-0a1b2c3d/);
+  const command =
+    "kubectl annotate world lab -n team --overwrite agentworlds.dev/ignore-lineages=lab-0a1b2c3d,lab-99999999";
+  assert.ok(end.remediation?.includes(`\`${command}\``), end.remediation);
+});
+
+test("what the message says, done as it is said, ends the stall, however many there are", async () => {
+  const left = [OLD, repositoryOf("lab", "99999999"), repositoryOf("lab", "88888888")];
+  const told = await made({ "agentworlds.dev/ignore-lineages": ` 127.0.0.1:5055/${OLD} , lab-gone0000 ` }, left).pass();
+  assert.ok(told instanceof Terminal);
+  const value = /agentworlds\.dev\/ignore-lineages=([^`]*)`/.exec(told.remediation ?? "")?.[1];
+  assert.equal(value, "lab-0a1b2c3d,lab-88888888,lab-99999999,lab-gone0000");
+  const parts = made({ "agentworlds.dev/ignore-lineages": value }, left);
+  await parts.pass();
+  assert.ok(isGenesis(parts));
+});
+
+// Nobody worked in it: GitOps made the World again, or somebody changed spec.from of a new one.
+test("an earlier World that has its genesis alone holds no work: the new one starts, and the old one stays as it is", async () => {
+  const parts = made({}, [OLD], { numbers: [0] });
+  await parts.pass();
+  assert.ok(isGenesis(parts));
+  assert.ok(parts.registries.writes.every((write) => !write.startsWith(OLD)));
+});
+
+const unpublished: [name: string, beside: Beside, tag?: string][] = [
+  ["a capture that is in no version yet", {}, "capture-1"],
+  ["a tag of somebody", {}, "keep"],
+  ["a session that runs", { sandboxes: [ofOld({ compute: { runtime: "local", host: "a", id: "c", boot: 1 } })] }],
+  [
+    "a session whose version may have lost its tag",
+    { sandboxes: [ofOld({ base: { version: 1, digest: digest("1") } })] },
+  ],
+  ["work that a host keeps", { runtimes: [{ ...runtime, status: { ...runtime.status, rescues: [rescueOfOld] } }] }],
+];
+for (const [name, beside, tag] of unpublished) {
+  test(`genesis alone and ${name}: the World stalls as beside any earlier one`, async () => {
+    const parts = made({}, [OLD], { ...beside, numbers: [0] });
+    if (tag) parts.registries.repository(OLD).tags.set(tag, publishedHistory([0])[0]?.digest ?? "sha256:");
+    const end = await parts.pass();
+    assert.ok(end instanceof Terminal);
+    assert.equal(end.reason, "PreviousLineageFound");
+  });
+}
+
+test("genesis alone, and sessions of other Worlds: the World starts", async () => {
+  const compute = { runtime: "local", host: "a", id: "c", boot: 1 };
+  const foreign = { status: { world: { uid: "11111111-other" }, compute } };
+  const parts = made({}, [OLD], { numbers: [0], sandboxes: [foreign] });
+  await parts.pass();
+  assert.ok(isGenesis(parts));
 });
 
 test("a World that stalls is looked at again when it is annotated", async () => {

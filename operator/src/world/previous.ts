@@ -5,13 +5,18 @@
 import { Terminal } from "../reconciler/policy.ts";
 import { isRegistryError } from "../registry/errors.ts";
 import { worldRepository } from "../registry/installation.ts";
+import { versionTag } from "../snapshot/publish.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import { numberOfTag } from "./recovery.ts";
 import type { WorldScope } from "./scope.ts";
+import { rememberedVersions, sessionsNow } from "./sessions.ts";
 import { explainOwnRegistryErrors } from "./source-errors.ts";
 
 /** Annotation: repositories (their last path component, by comma) beside which the World starts anew. */
 export const IGNORE_LINEAGES = "agentworlds.dev/ignore-lineages";
+
+/** What a repository's name has of its World's UID. */
+const UID_LENGTH = 8;
 
 /** A repository of an earlier World that has versions. */
 interface PreviousLineage {
@@ -26,7 +31,7 @@ export async function demandNoPreviousLineage(scope: WorldScope): Promise<void> 
   const ignored = ignoredLineages(scope);
   const found: PreviousLineage[] = [];
   for (const repository of repositories.filter((name) => !ignored.has(lastComponent(name)))) {
-    const newest = await newestVersion(scope, repository);
+    const newest = await newestWork(scope, repository);
     if (newest !== undefined) found.push({ repository, newest });
   }
   const [first] = found;
@@ -35,8 +40,15 @@ export async function demandNoPreviousLineage(scope: WorldScope): Promise<void> 
   const named = found.map(({ repository, newest }) => `${asWeNameIt(repository)} (newest version ${newest})`);
   throw new Terminal("PreviousLineageFound", {
     message: `an earlier World of this name left versions: ${named.join(", ")}`,
-    remediation: `to go on with one, make the World anew with spec.from.repository.name: ${asWeNameIt(first.repository)}; to start anew beside them, annotate it ${IGNORE_LINEAGES}=${found.map(({ repository }) => lastComponent(repository)).join(",")}`,
+    remediation: `to go on with one, make the World anew with spec.from.repository.name: ${asWeNameIt(first.repository)}; to start anew beside them, \`${commandToIgnore(scope, found)}\``,
   });
+}
+
+/** With those that are ignored already: an annotation is replaced as a whole. */
+function commandToIgnore(scope: WorldScope, found: readonly PreviousLineage[]): string {
+  const { namespace, name } = scope.ref;
+  const all = [...ignoredLineages(scope), ...found.map(({ repository }) => lastComponent(repository))].sort();
+  return `kubectl annotate world ${name} -n ${namespace} --overwrite ${IGNORE_LINEAGES}=${all.join(",")}`;
 }
 
 /** `<prefix>/<installation>/<namespace>/<world>-<8 characters of a UID>`, the own one left out. */
@@ -56,18 +68,38 @@ async function repositoriesOfName(scope: WorldScope): Promise<readonly string[] 
   }
 }
 
-async function newestVersion(scope: WorldScope, repository: string): Promise<number | undefined> {
+/** The newest version; undefined where no session ever left anything: a copy of an image is nobody's work. */
+async function newestWork(scope: WorldScope, repository: string): Promise<number | undefined> {
   const { client } = scope.dependencies.registry;
   const tags = await explainOwnRegistryErrors(`looking for versions in ${repository}`, () =>
     client.listTags(repository, scope.context.signal),
   );
   const numbers = tags.flatMap((tag) => numberOfTag(tag) ?? []);
-  return numbers.length === 0 ? undefined : Math.max(...numbers);
+  if (numbers.length === 0) return undefined;
+  const isGenesisAlone = tags.every((tag) => tag === versionTag(0) || tag === "latest");
+  return isGenesisAlone && !(await mayHaveUntaggedWork(scope, repository)) ? undefined : Math.max(...numbers);
+}
+
+/** A version gets its tag after its commit; until then Sandboxes remember it, and a Runtime what is in no version. */
+async function mayHaveUntaggedWork(scope: WorldScope, repository: string): Promise<boolean> {
+  const { namespace, name } = scope.ref;
+  const isItsWorld = (uid: string | undefined): boolean => uid?.slice(0, UID_LENGTH) === repository.slice(-UID_LENGTH);
+  const isKept = scope.dependencies.runtimes
+    .list()
+    .flatMap(({ status }) => status?.rescues ?? [])
+    .filter((rescue) => rescue.namespace === namespace && rescue.world === name)
+    .some(({ worldUid }) => worldUid === undefined || isItsWorld(worldUid));
+  if (isKept) return true;
+  const sessions = (await sessionsNow(scope)).filter(({ status }) => isItsWorld(status?.world?.uid));
+  const uids = new Set(sessions.flatMap(({ status }) => status?.world?.uid ?? []));
+  const remembered = [...uids].flatMap((uid) => rememberedVersions(sessions, uid));
+  return sessions.some(({ status }) => status?.compute) || remembered.some(({ version }) => version > 0);
 }
 
 function ignoredLineages({ world }: WorldScope): ReadonlySet<string> {
   const text = world.metadata.annotations?.[IGNORE_LINEAGES] ?? "";
-  return new Set(text.split(",").map((one) => lastComponent(one.trim())));
+  const named = text.split(",").map((one) => lastComponent(one.trim()));
+  return new Set(named.filter((one) => one !== ""));
 }
 
 const lastComponent = (repository: string): string => repository.slice(repository.lastIndexOf("/") + 1);
