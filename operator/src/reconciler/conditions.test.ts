@@ -42,9 +42,12 @@ test("an object without conditions gets them all", () => {
   assert.equal(mergeConditions(undefined, [ready], LATER)[0]?.lastTransitionTime, isoSeconds(LATER));
 });
 
-test("a message is cut to what the schemas allow", () => {
+test("a message is cut to what the schemas allow, and shows it", () => {
   const [long] = mergeConditions(before, [{ ...ready, message: "x".repeat(LONGEST_MESSAGE + 1) }], LATER);
   assert.equal(long?.message.length, LONGEST_MESSAGE);
+  assert.match(long?.message ?? "", /x…$/);
+  const [whole] = mergeConditions(before, [{ ...ready, message: "x".repeat(LONGEST_MESSAGE) }], LATER);
+  assert.equal(whole?.message, "x".repeat(LONGEST_MESSAGE));
 });
 
 test("a cut never leaves half a character, which the API server would store as another one and be sent again for ever", () => {

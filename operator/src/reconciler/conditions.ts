@@ -18,8 +18,8 @@ export type DerivedCondition = Omit<ConditionValue, "lastTransitionTime">;
 /** `metav1.Time` has whole seconds. */
 export const isoSeconds = (epochMs: number): string => new Date(epochMs).toISOString().replace(/\.\d{3}Z$/, "Z");
 
-/** Longest message kept; the schemas allow no more. */
-export const LONGEST_MESSAGE = 1024;
+/** Longest message kept; the schemas allow no more (world/status.test.ts holds the two together). */
+export const LONGEST_MESSAGE = 4096;
 
 /**
  * The new list: exactly the derived conditions, in their order. A type that is not derived disappears.
@@ -34,11 +34,18 @@ export function mergeConditions(
     const known = before?.find((other) => other.type === condition.type);
     return {
       ...condition,
-      // Half a character would be stored as another one, and so be found changed, and written, in every pass.
-      message: condition.message.slice(0, LONGEST_MESSAGE).toWellFormed(),
+      message: cut(condition.message),
       lastTransitionTime: known?.status === condition.status ? known.lastTransitionTime : isoSeconds(now),
     };
   });
+}
+
+/** Half a character would be stored as another one, and so be found changed, and written, in every pass. */
+function cut(message: string): string {
+  const wellFormed = message.toWellFormed();
+  return wellFormed.length <= LONGEST_MESSAGE
+    ? wellFormed
+    : `${wellFormed.slice(0, LONGEST_MESSAGE - 1).toWellFormed()}…`;
 }
 
 /** The condition of a type, if present. */

@@ -12,6 +12,12 @@ type Parts = Awaited<ReturnType<typeof memoryParts>>;
 const admitted = (parts: Parts): Condition | undefined => findCondition(parts.sandbox()?.status.conditions, "Admitted");
 const isReady = (parts: Parts) => () => isTrue(parts.sandbox()?.status.conditions, "Ready");
 
+const of = (type: string, status: Condition["status"], reason: string, message: string): Condition => ({
+  ...{ type, status, reason, message },
+  lastTransitionTime: at(0),
+  observedGeneration: 1,
+});
+
 test("a registry that is ahead of head: no boot, the World says so, and nobody is left as its holder", async () => {
   const parts = await memoryParts({});
   const newer = publishedVersion(1, { parent: parts.genesis.digest });
@@ -43,6 +49,40 @@ test("once the newer version is adopted, the session boots from it", async () =>
   });
   await parts.until("Ready", isReady(parts));
   assert.deepEqual(parts.sandbox()?.status.bootedFrom, { version: 1, digest: newer.digest });
+});
+
+const unready: [name: string, conditions: Condition[], said: string][] = [
+  [
+    "stalls",
+    [
+      of("Ready", "False", "PreviousLineageFound", "left versions"),
+      of("Stalled", "True", "PreviousLineageFound", "left versions; annotate it"),
+    ],
+    "World lab has no version yet: PreviousLineageFound: left versions; annotate it",
+  ],
+  [
+    "copies",
+    [of("Ready", "False", "CopyingGenesis", "copying busybox:1")],
+    "World lab has no version yet: CopyingGenesis: copying busybox:1",
+  ],
+  ["was not looked at yet", [], "World lab has no version yet; see the World's conditions"],
+];
+for (const [name, conditions, said] of unready) {
+  test(`who waits for a World that ${name} reads there why`, async () => {
+    const parts = await memoryParts({});
+    parts.changeWorld((world) => ({ ...world, status: { observedGeneration: 1, conditions } }));
+    await parts.pass();
+    assert.equal(admitted(parts)?.reason, "WorldNotReady");
+    assert.equal(admitted(parts)?.message, said);
+  });
+}
+
+test("a long reason of the World is cut", async () => {
+  const parts = await memoryParts({});
+  const conditions = [of("Stalled", "True", "SourceNotAllowed", "x".repeat(1024))];
+  parts.changeWorld((world) => ({ ...world, status: { observedGeneration: 1, conditions } }));
+  await parts.pass();
+  assert.match(admitted(parts)?.message ?? "", /^World lab has no version yet: SourceNotAllowed: x+…$/);
 });
 
 test("a registry that does not answer whether head is the newest: no boot on a guess", async () => {

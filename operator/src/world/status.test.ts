@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { World } from "@agentworlds/crds";
-import { isoSeconds } from "../reconciler/conditions.ts";
+import { LIMITS, type World } from "@agentworlds/crds";
+import { isoSeconds, LONGEST_MESSAGE } from "../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
 import type { HeadFinding } from "./scope.ts";
@@ -172,3 +172,6 @@ test("a failure is told with what to do about it", () => {
   assert.deepEqual(explain("a string"), { reason: "Retrying", message: "a string", stalled: false });
   assert.equal(explain(undefined), undefined);
 });
+
+test("the longest message of a condition is what the schemas allow", () =>
+  assert.equal(LONGEST_MESSAGE, LIMITS.message));

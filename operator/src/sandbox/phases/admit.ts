@@ -1,6 +1,7 @@
 /** From "wanted" to "has a World, a host and a boot": hold and slot are taken in one pass or neither (DESIGN §4.2). */
-import type { Runtime, SandboxRequest, VersionPointer, World } from "@agentworlds/crds";
+import { clip, type Runtime, type SandboxRequest, type VersionPointer, type World } from "@agentworlds/crds";
 import { ConnectionError } from "../../kube/errors.ts";
+import { findCondition } from "../../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
@@ -110,13 +111,22 @@ function requireWorld(scope: SandboxScope): World {
   }
   if (!world.status?.head) {
     throw new Waiting("WorldNotReady", {
-      message: `World ${name} has no version yet`,
-      remediation: "see the World's conditions",
+      message: `World ${name} has no version yet${whyNotReady(world) ?? "; see the World's conditions"}`,
       afterMs: 60_000,
     });
   }
   return world;
 }
+
+/** What the World's own conditions say, so that who waits need not look there. */
+function whyNotReady({ status }: World): string | undefined {
+  const stalled = findCondition(status?.conditions, "Stalled");
+  const why = stalled?.status === "True" ? stalled : findCondition(status?.conditions, "Ready");
+  return why && clip(`: ${why.reason}: ${why.message}`, LONGEST_WHY);
+}
+
+/** The message goes into an Event too, which holds less than a condition. */
+const LONGEST_WHY = 900;
 
 async function requireRuntime(scope: SandboxScope, world: World | undefined): Promise<Runtime> {
   const { namespaces, runtimes } = scope.dependencies;
