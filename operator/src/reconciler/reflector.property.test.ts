@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { backoffMs, REFLECTOR_BACKOFF } from "./backoff.ts";
 import { apiError, FakeListWatch } from "./fake-list-watch.test-kit.ts";
 import type { KubeObject } from "./list-watch.ts";
 import { Reflector } from "./reflector.ts";
 import { ObjectStore } from "./store.ts";
 import { createTestClock } from "./test-clock.test-kit.ts";
+
+/** With its jitter. */
+const LONGEST_PAUSE_MS = backoffMs(REFLECTOR_BACKOFF, 100, 1);
 
 const name = fc.constantFrom("a", "b", "c", "d", "e");
 const failure = fc.constantFrom(
@@ -101,9 +105,11 @@ test("after any interleaving of writes, breaks, compactions, restarts, repeated 
             running = reflector.run(stop.signal);
           } else happen(server, one);
         }
-        // The trouble ends; what a silent watch withheld must come by the watchdog.
+        // The trouble ends; what a silent watch withheld must come by the watchdog. Each failure that is still to come costs
+        // a pause: 25 in a row were once more than the ten minutes.
         server.silent = false;
-        await clock.advance(600_000);
+        const failuresLeft = server.listFailures.length + server.watchFailures.length;
+        await clock.advance(600_000 + failuresLeft * LONGEST_PAUSE_MS);
 
         assert.deepEqual(stateOf(store.list()), stateOf(server.objects.values()));
         assert.deepEqual(stateOf(heard.values()), stateOf(server.objects.values()));
