@@ -1,7 +1,6 @@
-import { mkdtemp, rm } from "node:fs/promises";
 import { createServer, type Socket } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { partDirectory } from "../../../../hack/parts/directory.ts";
 
 /** For tests: an engine that answers every call but `_ping` with scripted bytes. */
 export interface ScriptedEngine extends AsyncDisposable {
@@ -14,7 +13,8 @@ export type Script = (request: { line: string; body: string }, socket: Socket) =
 const PONG = "HTTP/1.1 200 OK\r\nApi-Version: 1.41\r\nContent-Length: 2\r\n\r\nOK";
 
 export async function scriptedEngine(script: Script, pong = PONG): Promise<ScriptedEngine> {
-  const directory = await mkdtemp(join(tmpdir(), "agentworlds-engine-"));
+  // A test that is killed leaves its folder behind: the next one removes it.
+  const directory = await partDirectory({ kind: "scripted-engine" });
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket);
@@ -25,14 +25,14 @@ export async function scriptedEngine(script: Script, pong = PONG): Promise<Scrip
       else script(request, socket);
     });
   });
-  const path = join(directory, "engine.sock");
+  const path = join(directory.path, "engine.sock");
   await new Promise<void>((resolve) => server.listen(path, resolve));
   return {
     path,
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));
-      await rm(directory, { recursive: true });
+      await directory[Symbol.asyncDispose]();
     },
   };
 }
