@@ -12,6 +12,7 @@ import { AdmissionWebhook } from "./admission-webhook.ts";
 import { GATEWAY_SERVICE } from "./apiservice.ts";
 import { Authenticator } from "./authentication.ts";
 import { Authorizer } from "./authorization.ts";
+import { answerBrokenRequest, MOST_HEADER_BYTES } from "./broken-request.ts";
 import type { CallLimits, DriverLookup } from "./call.ts";
 import { pause } from "./follow-object.ts";
 import { type FrontParts, serve } from "./front.ts";
@@ -119,7 +120,9 @@ async function start(options: GatewayOptions, running: Running, background: Abor
 
   const front = running.front(trust);
   server.on("request", (request, response) => running.track(serve(front, request, response), response));
-  server.on("clientError", (_error, socket) => socket.destroy());
+  server.on("clientError", answerBrokenRequest);
+  // Node drops what is beyond a count without a word, also of the user's groups; the bytes are limited.
+  server.maxHeadersCount = 0;
   const port = await listen(server, config);
   const registration = register(options, { port, caBundle: material.caBundle });
   running.serving(server, registration);
@@ -153,6 +156,7 @@ function serverOptions(tls: ReturnType<typeof tlsOf>): ServerOptions {
     rejectUnauthorized: false,
     minVersion: "TLSv1.2",
     headersTimeout: 10_000,
+    maxHeaderSize: MOST_HEADER_BYTES,
     // Files are streamed for as long as bytes move; bodies have deadlines of their own.
     requestTimeout: 0,
     // Above the 90 s after which Go drops idle connections, so that it is never the server that closes under a request.
