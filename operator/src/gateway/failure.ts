@@ -183,7 +183,11 @@ function ofRuntime(error: RuntimeError): Failure {
 const RUNTIME_FAILURES: Readonly<
   Record<RuntimeErrorCode, { status: number; remediation?: string; retryAfterSeconds?: number }>
 > = {
-  HostUnreachable: { status: 503, remediation: "the container host does not answer; try again", retryAfterSeconds: 5 },
+  HostUnreachable: {
+    status: 503,
+    remediation: "try again; if it stays so, `kubectl describe runtime` says whether the controller reaches the host",
+    retryAfterSeconds: 5,
+  },
   ImageUnavailable: { status: 503, remediation: "check that the host can pull from the registry" },
   ComputeConflict: { status: 409, remediation: "look at the Sandbox's conditions" },
   ComputeNotFound: {

@@ -17,6 +17,7 @@ import type { CallLimits, DriverLookup } from "./call.ts";
 import { pause } from "./follow-object.ts";
 import { type FrontParts, serve } from "./front.ts";
 import { InFlightLimit } from "./in-flight.ts";
+import { namedHosts } from "./named-hosts.ts";
 import { type Backend, Registration } from "./registration.ts";
 import { type SandboxReader, sandboxWriter } from "./sandbox-store.ts";
 import { ServingCertificate } from "./serving-certificate.ts";
@@ -222,7 +223,7 @@ class Running {
         worlds: worldStore(kube, clock),
         sandboxes: kube.resource(SANDBOXES),
         secrets: kube.resource(SECRETS),
-        drivers,
+        drivers: namedHosts(drivers),
         touches: new TouchTrace({ recorder: this.#recorder, clock }),
         clock,
         limits: { ...DEFAULT_LIMITS, ...config.limits },
