@@ -19,6 +19,8 @@ import { run } from "../../hack/parts/process.ts";
 import type { Registry } from "../../hack/parts/registry.ts";
 import { baseImage, controlPlane, type Engine, engine, registry } from "../kit/index.ts";
 import type { FindingKind } from "./auditor/judge.ts";
+import { type Version, VersionReader } from "./auditor/versions.ts";
+import { Witness } from "./auditor/witness.ts";
 import { type AuditReport, audit } from "./auditor.ts";
 import type { LedgerEntry, LedgerFact } from "./ledger.ts";
 
@@ -59,7 +61,11 @@ describe("the auditor", () => {
     return report.findings.map(({ kind }) => kind);
   }
 
-  async function reportOn(ledger: readonly LedgerEntry[], rest: { from: number; to: number }): Promise<AuditReport> {
+  async function reportOn(
+    ledger: readonly LedgerEntry[],
+    rest: { from: number; to: number },
+    witnessed: ReadonlyMap<string, Version> = new Map(),
+  ): Promise<AuditReport> {
     const { users } = JSON.parse(await readFile(cluster.kubeconfigPath, "utf8"));
     const pem = (field: string): string => Buffer.from(users[0].user[field], "base64").toString("utf8");
     return audit({
@@ -74,6 +80,7 @@ describe("the auditor", () => {
       auditLogPath: cluster.auditLogPath,
       rest: { ...rest, agent: "kubectl" },
       tags: new Map(),
+      witnessed,
     });
   }
 
@@ -94,6 +101,33 @@ describe("the auditor", () => {
     const made = await history();
     await made.delete(`blobs/${made.layerOf(1)}`);
     assert.deepEqual(await findings(made.ledger), ["lost"]);
+  });
+
+  test("a World goes with its versions: what it held was looked at before, and a loss that came first is not hidden", async () => {
+    const report = async (made: History): Promise<AuditReport> => {
+      const witness = new Witness({ reader: new VersionReader(images.url), ledger: () => made.ledger, patienceMs: 0 });
+      made.note({ kind: "released", world: made.world });
+      await witness.look(made.world);
+      for (const version of [0, 1, 2]) await made.delete(`manifests/${made.digestOf(version)}`);
+      return reportOn(made.ledger, { from: 0, to: 1 }, witness.seen);
+    };
+    assert.deepEqual((await report(await history())).findings, []);
+    const damaged = await history();
+    await damaged.delete(`blobs/${damaged.layerOf(1)}`);
+    const kinds = (await report(damaged)).findings.map(({ kind }) => kind);
+    assert.deepEqual(kinds, ["lost"]);
+  });
+
+  test("versions that went although nobody released their World are lost, whatever else was released", async () => {
+    const made = await history();
+    const other = await history();
+    other.note({ kind: "released", world: other.world });
+    for (const version of [0, 1, 2]) await made.delete(`manifests/${made.digestOf(version)}`);
+    const witness = new Witness({ reader: new VersionReader(images.url), ledger: () => other.ledger });
+    await witness.look(other.world);
+    const report = await reportOn([...made.ledger, ...other.ledger], { from: 0, to: 1 }, witness.seen);
+    const kinds = report.findings.map(({ kind }) => kind);
+    assert.deepEqual(kinds, ["lost", "lost", "lost", "lostWithoutCondition"]);
   });
 
   test("a blob is cut short on the registry's disk", async () => {

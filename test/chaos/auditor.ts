@@ -7,7 +7,7 @@ import { writesIn } from "./auditor/audit-log.ts";
 import { type ClusterAccess, capturesOn, containersOn, lookAtCluster, terminatingNamespaces } from "./auditor/hosts.ts";
 import { type Finding, type FindingKind, judgeLedger } from "./auditor/judge.ts";
 import { mergeTags, type TagHistory, tagsOnDisk } from "./auditor/tags.ts";
-import { type Version, VersionReader } from "./auditor/versions.ts";
+import { type Version, VersionReader, versionsIn } from "./auditor/versions.ts";
 import type { LedgerEntry } from "./ledger.ts";
 
 export interface AuditRequest {
@@ -21,6 +21,8 @@ export interface AuditRequest {
   readonly rest: { readonly from: number; readonly to: number; readonly agent: string };
   /** What was seen of tags during the run. */
   readonly tags: TagHistory;
+  /** What Worlds held that were deleted with their versions, by `repository@digest`: a `Witness` looked before. */
+  readonly witnessed: ReadonlyMap<string, Version>;
 }
 
 export interface AuditReport {
@@ -53,18 +55,13 @@ export async function audit(request: AuditRequest): Promise<AuditReport> {
   return { findings, counts: countsOf(findings), looked: lookedAt(request, versions) };
 }
 
-/** Every version that the ledger names. */
-async function readVersions({ ledger, registry }: AuditRequest): Promise<Map<string, Version>> {
+/** Every version that the ledger names; those of Worlds that are gone with them were looked at before. */
+async function readVersions({ ledger, registry, witnessed }: AuditRequest): Promise<Map<string, Version>> {
   const reader = new VersionReader(registry.url);
-  const repositories = new Map(
-    ledger.flatMap((entry) => (entry.kind === "repository" ? [[entry.world, entry.repository] as const] : [])),
-  );
-  const versions = new Map<string, Version>();
-  for (const entry of ledger) {
-    if (entry.kind !== "version") continue;
-    const repository = repositories.get(entry.world) ?? "unknown";
-    const name = `${repository}@${entry.digest}`;
-    if (!versions.has(name)) versions.set(name, await reader.version(repository, entry.digest));
+  const released = new Set(ledger.flatMap((entry) => (entry.kind === "released" ? [entry.world] : [])));
+  const versions = new Map<string, Version>(witnessed);
+  for (const [name, { repository, digest }] of versionsIn(ledger, (world) => !released.has(world))) {
+    versions.set(name, await reader.version(repository, digest));
   }
   return versions;
 }

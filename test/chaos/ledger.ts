@@ -16,7 +16,7 @@ export type Files = Readonly<Record<string, string>>;
 export type LedgerFact =
   /** A World was made. `keepVersions` 0: no version of it may ever go. */
   | { readonly kind: "world"; readonly world: string; readonly uid: string; readonly keepVersions: number }
-  /** It is about to be deleted with all its versions, as its policy says. */
+  /** It is about to be deleted with all its versions, as its policy says: what they held is looked at now, or never. */
   | { readonly kind: "released"; readonly world: string }
   /** Where its versions live, `repository` without the registry's host. */
   | { readonly kind: "repository"; readonly world: string; readonly repository: string }

@@ -8,6 +8,7 @@ import { NAMESPACES } from "../../operator/src/kube/resource-types.ts";
 import type { ClusterAccess } from "./auditor/hosts.ts";
 import { TagWatch } from "./auditor/tags.ts";
 import { VersionReader } from "./auditor/versions.ts";
+import { Witness } from "./auditor/witness.ts";
 import { type AuditReport, audit } from "./auditor.ts";
 import { Board } from "./board.ts";
 import { type DrawnFault, drawFaults } from "./draw/faults.ts";
@@ -17,7 +18,6 @@ import { CALM, type Coverage } from "./gate/control.ts";
 import { type Ground, prepareGround } from "./ground.ts";
 import { Ledger } from "./ledger.ts";
 import { Operators } from "./operators.ts";
-import { persistently, unlessGone } from "./session-calls.ts";
 import { Workload } from "./workload.ts";
 
 export interface Performance {
@@ -70,9 +70,18 @@ export async function perform(performance: Performance): Promise<Performed> {
   const operators = undo.use(new Operators(operatorsOn(ground)));
   const reader = new VersionReader(ground.registry.url);
   const tags = undo.use(new TagWatch(reader, () => repositoriesAtWork(board)));
+  const witness = new Witness({ reader, ledger: () => ledger.entries() });
   const random = seeded(performance.seed);
   const workload = undo.use(
-    new Workload({ ground, board, ledger, random: random.fork("workload"), lanes: performance.lanes, installation }),
+    new Workload({
+      ground,
+      board,
+      ledger,
+      witness,
+      random: random.fork("workload"),
+      lanes: performance.lanes,
+      installation,
+    }),
   );
   const theatre = { ground, operators, board };
   const stage = { ...theatre, workload };
@@ -97,6 +106,7 @@ export async function perform(performance: Performance): Promise<Performed> {
       auditLogPath: ground.cluster.auditLogPath,
       rest: { ...rest, agent: "agent-worlds" },
       tags: tags.seen,
+      witnessed: witness.seen,
     });
     const performed = { struck, coverage, report, strayEnds, unsettled, lives: workload.lives };
     const isClean = report.findings.length + strayEnds.length + unsettled.length === 0;
@@ -226,10 +236,7 @@ async function removeAll(
   say("everything is deleted");
   operators.set({ uncovered: everyPoint });
   const ended = await within(SETTLED_WITHIN_MS, workload.finish());
-  for (const { metadata } of board.allWorlds()) {
-    const ref = { name: metadata.name, namespace: ground.namespace };
-    await persistently(() => board.worlds.delete(ref, { signal })).catch(unlessGone);
-  }
+  await workload.finishWorlds();
   const gone = await until(board, () => board.allWorlds().length + board.allSandboxes().length === 0, 60_000);
   const namespaces = board.kube.resource(NAMESPACES);
   await namespaces.delete({ name: ground.namespace }, { signal });

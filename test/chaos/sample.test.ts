@@ -12,6 +12,7 @@ const KILLS = 6;
 const OTHERS = 14;
 
 test(`twenty faults of seed ${SEED}: nothing acknowledged is lost, nothing is left behind, nothing is written at rest`, async (t) => {
+  const began = performance.now();
   const performed = await perform({
     seed: SEED,
     faults: KILLS + OTHERS,
@@ -21,7 +22,7 @@ test(`twenty faults of seed ${SEED}: nothing acknowledged is lost, nothing is le
     restMs: 12_000,
     sessionsAtRest: 4,
     evidence: join(import.meta.dirname, "..", "..", ".local", "chaos", "sample"),
-    say: (sentence) => t.diagnostic(sentence),
+    say: (sentence) => t.diagnostic(`${((performance.now() - began) / 1000).toFixed(0).padStart(4)} ${sentence}`),
     signal: t.signal,
   });
   t.diagnostic(JSON.stringify(resultOf(SEED, performed)));

@@ -9,6 +9,7 @@ import type { RuntimeDriver } from "../../operator/src/runtime/contract.ts";
 import { createDockerDriver } from "../../operator/src/runtime/docker/driver.ts";
 import { RuntimeError } from "../../operator/src/runtime/errors.ts";
 import { loadHelper } from "../../operator/src/runtime/helper.ts";
+import type { Witness } from "./auditor/witness.ts";
 import { type Board, BoardClosed } from "./board.ts";
 import type { Random } from "./draw/random.ts";
 import type { Ground } from "./ground.ts";
@@ -39,6 +40,8 @@ export interface WorkloadOptions {
   readonly ground: Ground;
   readonly board: Board;
   readonly ledger: Ledger;
+  /** Looks at a World that is about to go with its versions. */
+  readonly witness: Pick<Witness, "look">;
   readonly random: Random;
   readonly lanes: number;
   readonly installation: string;
@@ -59,6 +62,8 @@ export class Workload implements AsyncDisposable {
   readonly #left = new Set<Promise<boolean>>();
   readonly #failures: unknown[] = [];
   readonly #settled: Session[] = [];
+  /** Worlds that take their versions with them. */
+  readonly #takers = new Set<string>();
   #resting = false;
   #lives = 0;
   #worlds = 0;
@@ -102,17 +107,21 @@ export class Workload implements AsyncDisposable {
     await this.#ended(session, 1);
   }
 
-  /** Deletes every session that is still there. */
+  /** Deletes every session that is still there, and waits for the ends of those that were settled. */
   async finish(): Promise<void> {
     const { board, ground } = this.#options;
-    for (const session of this.#settled) await remove(board, session.ref);
+    for (const { metadata } of board.allSandboxes()) {
+      await remove(board, { name: metadata.name, namespace: ground.namespace });
+    }
     for (const session of this.#settled) {
       await this.#gone(session);
       await this.#ended(session, 1);
     }
-    for (const { metadata } of board.allSandboxes()) {
-      await remove(board, { name: metadata.name, namespace: ground.namespace });
-    }
+  }
+
+  /** Deletes every World that is still there. */
+  async finishWorlds(): Promise<void> {
+    for (const { metadata } of this.#options.board.allWorlds()) await this.#deleteWorld(metadata.name);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -143,14 +152,23 @@ export class Workload implements AsyncDisposable {
   /** A World goes when its last session has ended; its versions stay. */
   async #retire(world: string, lives: readonly Promise<boolean>[]): Promise<void> {
     await Promise.all(lives);
-    const { board, ground, ledger } = this.#options;
-    if (board.world(world)?.spec.deletionPolicy === "Delete") ledger.note({ kind: "released", world });
-    const ref = { name: world, namespace: ground.namespace };
-    await persistently((signal) => board.worlds.delete(ref, { signal })).catch(unlessGone);
+    const { board } = this.#options;
+    await this.#deleteWorld(world);
     await board.until(() => (board.world(world) === undefined ? true : undefined), {
       what: `World ${world} gone`,
       timeoutMs: 20 * 60_000,
     });
+  }
+
+  /** The only place where Worlds are deleted: whoever takes its versions along is told of in the ledger first. */
+  async #deleteWorld(world: string): Promise<void> {
+    const { board, ground, ledger, witness } = this.#options;
+    if (this.#takers.has(world)) {
+      ledger.note({ kind: "released", world });
+      await witness.look(world);
+    }
+    const ref = { name: world, namespace: ground.namespace };
+    await persistently((signal) => board.worlds.delete(ref, { signal })).catch(unlessGone);
   }
 
   /** Whether it came to its end; why not is a failure of the run. */
@@ -182,6 +200,7 @@ export class Workload implements AsyncDisposable {
     // Every third World lets old versions go, every sixth takes them with it in the end.
     const keepVersions = this.#worlds % 3 === 0 ? 3 : 0;
     const deletionPolicy = this.#worlds % 6 === 5 ? "Delete" : "Retain";
+    if (deletionPolicy === "Delete") this.#takers.add(name);
     const world = await createOnce(
       () =>
         board.worlds.create(

@@ -62,6 +62,10 @@ const instead = (isIt: (fact: LedgerFact) => boolean, fact: LedgerFact): LedgerF
 const isBoot = (boot: { sandbox: string }) => (fact: LedgerFact) =>
   fact.kind === "booted" && fact.sandbox === boot.sandbox;
 
+const unpublished = without(
+  (fact) => (fact.kind === "version" && fact.version === 2) || ("sandbox" in fact && fact.sandbox === two.sandbox),
+);
+
 test("a clean history passes", () => assert.deepEqual(judge(CLEAN), []));
 
 test("an acknowledged version that cannot be read is lost; one that retention may take is not", () => {
@@ -73,11 +77,21 @@ test("an acknowledged version that cannot be read is lost; one that retention ma
   assert.deepEqual(judge(keeping(2), { versions: { d1: broken } }), ["lost"]);
 });
 
-test("versions that went with their World, as its policy says, are not missed", () => {
-  const gone: Version = { kind: "broken", why: "404" };
-  const versions = { d0: gone, d1: gone, d2: gone };
-  assert.ok(judge(CLEAN, { versions }).includes("lost"));
-  assert.deepEqual(judge([...CLEAN, { kind: "released", world: "w1" }], { versions }), []);
+test("a World that goes with its versions is judged by what it held before, as any other", () => {
+  const released: LedgerFact = { kind: "released", world: "w1" };
+  assert.deepEqual(judge([...CLEAN, released]), []);
+  assert.deepEqual(judge([...CLEAN, released], { versions: { d1: { kind: "broken", why: "404" } } }), ["lost"]);
+  assert.deepEqual(judge([...unpublished, released]), ["lostWithoutCondition"]);
+});
+
+test("a version that was acknowledged after the release went with its World", () => {
+  const late: LedgerFact = { kind: "version", world: "w1", version: 3, digest: "d3" };
+  const versions: Record<string, Version> = { d3: { kind: "broken", why: "was not looked at" } };
+  assert.deepEqual(judge([...CLEAN, late, { kind: "released", world: "w1" }], { versions }), [
+    "lost",
+    "lostWithoutCondition",
+  ]);
+  assert.deepEqual(judge([...CLEAN, { kind: "released", world: "w1" }, late], { versions }), []);
 });
 
 test("a version that lacks what an earlier one held is a loss", () => {
@@ -93,10 +107,6 @@ test("a file with other bytes is as good as none", () => {
 test("the answer to a snapshot without the work before it is a loss", () => {
   assert.deepEqual(judge(CLEAN, { versions: { d1: whole() } }), ["lost"]);
 });
-
-const unpublished = without(
-  (fact) => (fact.kind === "version" && fact.version === 2) || ("sandbox" in fact && fact.sandbox === two.sandbox),
-);
 
 test("work in no version is lost without a condition; a condition, a wish to discard or a running container explains it", () => {
   assert.deepEqual(judge(unpublished), ["lostWithoutCondition"]);

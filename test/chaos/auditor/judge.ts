@@ -24,7 +24,7 @@ export interface Finding {
 
 /** What the registry was found to hold, and what is left on the hosts. */
 export interface Evidence {
-  /** By `repository@digest`. */
+  /** By `repository@digest`; of a World that was released, what was found before it was deleted. */
   readonly versions: ReadonlyMap<string, Version>;
   /** By `repository:tag`: every digest that the tag was ever seen to name. */
   readonly tags: ReadonlyMap<string, readonly string[]>;
@@ -39,7 +39,7 @@ interface History {
   readonly world: string;
   readonly repository: string;
   readonly keepVersions: number;
-  /** The first acknowledgement of each version, in the order of their numbers. */
+  /** The first acknowledgement of each version, in the order of their numbers; after the release none counts. */
   readonly versions: readonly Of<"version">[];
   readonly entries: readonly LedgerEntry[];
 }
@@ -48,9 +48,6 @@ export function judgeLedger(entries: readonly LedgerEntry[], evidence: Evidence)
   const worlds = entries.filter((entry) => entry.kind === "world");
   return worlds.flatMap((world) => {
     const history = historyOf(world, entries);
-    const isReleased = history.entries.some((entry) => entry.kind === "released");
-    // Its versions are gone because that was asked for: what they held cannot be judged any more.
-    if (isReleased) return judgeTags(history, evidence);
     return [
       ...judgeVersions(history, evidence),
       ...judgeSnapshots(history, evidence),
@@ -65,9 +62,10 @@ function historyOf({ world, keepVersions }: Of<"world">, all: readonly LedgerEnt
   const entries = all.filter((entry) => "world" in entry && entry.world === world);
   const sandboxes = new Set(entries.flatMap((entry) => ("sandbox" in entry ? [entry.sandbox] : [])));
   const ofSessions = all.filter((entry) => !("world" in entry) && "sandbox" in entry && sandboxes.has(entry.sandbox));
+  const releasedAt = entries.find((entry) => entry.kind === "released")?.at ?? Number.POSITIVE_INFINITY;
   const firsts = new Map<string, Of<"version">>();
   for (const entry of entries) {
-    if (entry.kind !== "version") continue;
+    if (entry.kind !== "version" || entry.at > releasedAt) continue;
     const key = `${entry.version} ${entry.digest}`;
     if (!firsts.has(key)) firsts.set(key, entry);
   }

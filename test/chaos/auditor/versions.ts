@@ -5,7 +5,7 @@ import { buffer } from "node:stream/consumers";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { extract } from "tar-stream";
-import type { Files } from "../ledger.ts";
+import type { Files, LedgerEntry } from "../ledger.ts";
 import { type Answer, askOnce, listAt, textAt } from "./http.ts";
 
 export type Version =
@@ -18,7 +18,8 @@ const MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.d
 /** Reads versions of one registry; layers that versions share are read once. */
 export class VersionReader {
   readonly #url: string;
-  readonly #layers = new Map<string, Promise<LayerContent>>();
+  /** Only what was read whole: a layer that could not be read is tried again. */
+  readonly #layers = new Map<string, LayerContent>();
 
   constructor(registryUrl: string) {
     this.#url = registryUrl;
@@ -32,8 +33,9 @@ export class VersionReader {
       for (const layer of listAt(manifest, "layers")) {
         const layerDigest = textAt(layer, "digest") ?? "none";
         await this.#head(repository, layerDigest);
-        this.#layers.set(layerDigest, this.#layers.get(layerDigest) ?? this.#layer(repository, layerDigest));
-        layOver(files, await (this.#layers.get(layerDigest) ?? this.#layer(repository, layerDigest)));
+        const content = this.#layers.get(layerDigest) ?? (await this.#layer(repository, layerDigest));
+        this.#layers.set(layerDigest, content);
+        layOver(files, content);
       }
       return { kind: "whole", files: Object.fromEntries(files) };
     } catch (error) {
@@ -115,6 +117,23 @@ function layOver(files: Map<string, string>, layer: LayerContent): void {
   if (layer.isOpaque) files.clear();
   for (const path of layer.removed) files.delete(path);
   for (const [path, sha256] of layer.files) files.set(path, sha256);
+}
+
+/** Where every version lives that the ledger names of the chosen Worlds, by `repository@digest`. */
+export function versionsIn(
+  ledger: readonly LedgerEntry[],
+  isWanted: (world: string) => boolean,
+): Map<string, { repository: string; digest: string }> {
+  const repositories = new Map(
+    ledger.flatMap((entry) => (entry.kind === "repository" ? [[entry.world, entry.repository] as const] : [])),
+  );
+  return new Map(
+    ledger.flatMap((entry) => {
+      if (entry.kind !== "version" || !isWanted(entry.world)) return [];
+      const repository = repositories.get(entry.world) ?? "unknown";
+      return [[`${repository}@${entry.digest}`, { repository, digest: entry.digest }] as const];
+    }),
+  );
 }
 
 export const digestOf = (bytes: Uint8Array): string => `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
