@@ -46,7 +46,7 @@ test("a registry is all that must be stated; everything else has its documented 
 const refused: [name: string, document: unknown, names: RegExp][] = [
   ["no registry", {}, /registry/],
   ["an unknown key", { registry, regsitry: {} }, /regsitry/],
-  ["an unknown key inside a section", { registry: { ...registry, user: "x" } }, /user[\s\S]*registry/],
+  ["an unknown key inside a section", { registry: { ...registry, user: "x" } }, /registry\.user/],
   ["a url of another protocol", { registry: { url: "ftp://x" } }, /registry\.url/],
   ["a prefix that no registry takes", { registry: { ...registry, prefix: "Worlds/x" } }, /registry\.prefix/],
   ["an unknown role", { registry, role: "master" }, /role/],
@@ -63,6 +63,47 @@ const refused: [name: string, document: unknown, names: RegExp][] = [
 for (const [name, document, names] of refused) {
   test(`${name} is refused, and the message names the key`, async () => {
     assert.match(await refusal(() => parseConfig(document)), names);
+  });
+}
+
+const explained: [name: string, document: unknown, lines: string[]][] = [
+  [
+    "nothing at all, as a newcomer starts it",
+    {},
+    [
+      "registry.url (AGENTWORLDS_REGISTRY_URL) is missing: Where the operator reaches the registry: `https://host[:port]`, or `http://` on loopback only.",
+    ],
+  ],
+  [
+    "a registry by plain http",
+    { registry: { url: "http://registry.corp.example" } },
+    ["registry.url (AGENTWORLDS_REGISTRY_URL): plain http:// is for loopback only; use https://"],
+  ],
+  [
+    "a registry with a path",
+    { registry: { url: "https://registry.corp.example/v2" } },
+    ["registry.url (AGENTWORLDS_REGISTRY_URL): must be https://host[:port] and no more: no path, no user"],
+  ],
+  [
+    "an item of a list",
+    { registry, sources: { allow: ["ghcr.io", 1] } },
+    ["sources.allow (AGENTWORLDS_SOURCES_ALLOW): Invalid input: expected string, received number"],
+  ],
+  [
+    "words that are no settings",
+    { registry: { ...registry, user: "x" }, gatway: {} },
+    ["registry.user: there is no such setting", "gatway: there is no such setting"],
+  ],
+  [
+    "a section that is a text",
+    { registry, limits: "many" },
+    ["limits: Invalid input: expected object, received string"],
+  ],
+];
+for (const [name, document, lines] of explained) {
+  test(`${name}: the message names file key and variable, and what is expected`, async () => {
+    const [, ...said] = (await refusal(() => parseConfig(document))).split("\n");
+    assert.deepEqual(said.toSorted(), lines.map((line) => `- ${line}`).toSorted());
   });
 }
 

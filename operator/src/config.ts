@@ -7,13 +7,16 @@ import { readFile } from "node:fs/promises";
 import { parse as parseYaml, YAMLParseError } from "yaml";
 import { z } from "zod";
 import { INSTALLATION_ID } from "./installation.ts";
+import { isLoopbackName } from "./registry/reference.ts";
 
 const port = (fallback: number) => z.int().min(0).max(65_535).default(fallback);
 const seconds = (fallback: number) => z.number().positive().max(86_400).default(fallback);
 
 const registrySchema = z.strictObject({
   url: z
-    .url({ protocol: /^https?$/ })
+    .url({ protocol: /^https?$/, error: "must be https://host[:port], or http:// on loopback" })
+    .refine(isBareOrigin, "must be https://host[:port] and no more: no path, no user")
+    .refine(isHttpsOrLoopback, "plain http:// is for loopback only; use https://")
     .describe("Where the operator reaches the registry: `https://host[:port]`, or `http://` on loopback only."),
   pullAs: z
     .string()
@@ -162,9 +165,36 @@ export async function loadConfig(source: {
 }
 
 export function parseConfig(value: unknown): Config {
-  const parsed = configSchema.safeParse(value);
-  if (!parsed.success) throw new ConfigError(`the configuration cannot be used:\n${z.prettifyError(parsed.error)}`);
-  return parsed.data;
+  // What is missing of a section that is missing is named, not the section.
+  const stated = isRecord(value) ? { ...value, registry: value["registry"] ?? {} } : value;
+  const parsed = configSchema.safeParse(stated);
+  if (parsed.success) return parsed.data;
+  const lines = parsed.error.issues.flatMap((issue) => explainIssue(issue, stated));
+  throw new ConfigError(
+    ["the settings cannot be used (docs/configuration.md has all of them):", ...lines.map((line) => `- ${line}`)].join(
+      "\n",
+    ),
+  );
+}
+
+/** A setting by both of its places: the key of the YAML file and the environment variable. */
+export const settingName = (path: readonly string[]): string => `${path.join(".")} (${variableName(path)})`;
+
+/** Values are not repeated: one may hold a credential. */
+function explainIssue(issue: z.core.$ZodIssue, document: unknown): string[] {
+  const path = issue.path.map(String);
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => `${[...path, key].join(".")}: there is no such setting`);
+  }
+  const setting = settingsOf(configSchema).find((one) => one.path.every((key, index) => path[index] === key));
+  if (!setting) return [`${path.join(".") || "the file"}: ${issue.message}`];
+  const where = settingName(setting.path);
+  if (valueAt(document, setting.path) !== undefined) return [`${where}: ${issue.message}`];
+  return [`${where} is missing: ${setting.description ?? issue.message}`];
+}
+
+function valueAt(document: unknown, path: readonly string[]): unknown {
+  return path.reduce((value: unknown, key) => (isRecord(value) ? value[key] : undefined), document);
 }
 
 async function readYaml(file: string): Promise<unknown> {
@@ -183,7 +213,9 @@ export function overlay(document: unknown, environment: Readonly<Record<string, 
   for (const [name, raw] of Object.entries(environment)) {
     if (!name.startsWith(PREFIX) || raw === undefined || OTHER_VARIABLES.has(name)) continue;
     const setting = settings.get(name);
-    if (!setting) throw new ConfigError(`environment variable ${name} names no setting`);
+    if (!setting) {
+      throw new ConfigError(`environment variable ${name} names no setting; docs/configuration.md has all of them`);
+    }
     setAt(result, setting.path, valueFor(setting.schema, raw));
   }
   return result;
@@ -199,15 +231,31 @@ export const variableName = (path: readonly string[]): string =>
 interface Setting {
   readonly path: readonly string[];
   readonly schema: z.ZodType;
+  readonly description: string | undefined;
 }
 
 /** All leaves of the schema. */
 function settingsOf(schema: z.ZodType, path: readonly string[] = []): Setting[] {
   const inner = unwrapped(schema);
-  if (!(inner instanceof z.ZodObject)) return [{ path, schema: inner }];
+  if (!(inner instanceof z.ZodObject)) {
+    return [{ path, schema: inner, description: schema.description ?? inner.description }];
+  }
   return Object.entries(inner.shape).flatMap(([key, child]) =>
     child instanceof z.ZodType ? settingsOf(child, [...path, key]) : [],
   );
+}
+
+/** What is no URL at all is said by another rule. */
+function isBareOrigin(text: string): boolean {
+  if (!URL.canParse(text)) return true;
+  const { pathname, search, hash, username, password } = new URL(text);
+  return pathname === "/" && [search, hash, username, password].every((part) => part === "");
+}
+
+function isHttpsOrLoopback(text: string): boolean {
+  if (!URL.canParse(text)) return true;
+  const { protocol, hostname } = new URL(text);
+  return protocol === "https:" || isLoopbackName(hostname);
 }
 
 function unwrapped(schema: z.ZodType): z.ZodType {

@@ -89,11 +89,13 @@ const REASONS: Readonly<Record<number, string>> = {
   403: "Forbidden",
   404: "NotFound",
   405: "MethodNotAllowed",
+  408: "Timeout",
   409: "Conflict",
   410: "Gone",
   413: "RequestEntityTooLarge",
   422: "Invalid",
   429: "TooManyRequests",
+  431: "RequestHeaderFieldsTooLarge",
   500: "InternalError",
   503: "ServiceUnavailable",
   504: "Timeout",
@@ -181,7 +183,11 @@ function ofRuntime(error: RuntimeError): Failure {
 const RUNTIME_FAILURES: Readonly<
   Record<RuntimeErrorCode, { status: number; remediation?: string; retryAfterSeconds?: number }>
 > = {
-  HostUnreachable: { status: 503, remediation: "the container host does not answer; try again", retryAfterSeconds: 5 },
+  HostUnreachable: {
+    status: 503,
+    remediation: "try again; if it stays so, `kubectl describe runtime` says whether the controller reaches the host",
+    retryAfterSeconds: 5,
+  },
   ImageUnavailable: { status: 503, remediation: "check that the host can pull from the registry" },
   ComputeConflict: { status: 409, remediation: "look at the Sandbox's conditions" },
   ComputeNotFound: {

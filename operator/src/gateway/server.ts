@@ -12,10 +12,12 @@ import { AdmissionWebhook } from "./admission-webhook.ts";
 import { GATEWAY_SERVICE } from "./apiservice.ts";
 import { Authenticator } from "./authentication.ts";
 import { Authorizer } from "./authorization.ts";
+import { answerBrokenRequest, MOST_HEADER_BYTES } from "./broken-request.ts";
 import type { CallLimits, DriverLookup } from "./call.ts";
 import { pause } from "./follow-object.ts";
 import { type FrontParts, serve } from "./front.ts";
 import { InFlightLimit } from "./in-flight.ts";
+import { namedHosts } from "./named-hosts.ts";
 import { type Backend, Registration } from "./registration.ts";
 import { type SandboxReader, sandboxWriter } from "./sandbox-store.ts";
 import { ServingCertificate } from "./serving-certificate.ts";
@@ -119,7 +121,9 @@ async function start(options: GatewayOptions, running: Running, background: Abor
 
   const front = running.front(trust);
   server.on("request", (request, response) => running.track(serve(front, request, response), response));
-  server.on("clientError", (_error, socket) => socket.destroy());
+  server.on("clientError", answerBrokenRequest);
+  // Node drops what is beyond a count without a word, also of the user's groups; the bytes are limited.
+  server.maxHeadersCount = 0;
   const port = await listen(server, config);
   const registration = register(options, { port, caBundle: material.caBundle });
   running.serving(server, registration);
@@ -153,6 +157,7 @@ function serverOptions(tls: ReturnType<typeof tlsOf>): ServerOptions {
     rejectUnauthorized: false,
     minVersion: "TLSv1.2",
     headersTimeout: 10_000,
+    maxHeaderSize: MOST_HEADER_BYTES,
     // Files are streamed for as long as bytes move; bodies have deadlines of their own.
     requestTimeout: 0,
     // Above the 90 s after which Go drops idle connections, so that it is never the server that closes under a request.
@@ -218,7 +223,7 @@ class Running {
         worlds: worldStore(kube, clock),
         sandboxes: kube.resource(SANDBOXES),
         secrets: kube.resource(SECRETS),
-        drivers,
+        drivers: namedHosts(drivers),
         touches: new TouchTrace({ recorder: this.#recorder, clock }),
         clock,
         limits: { ...DEFAULT_LIMITS, ...config.limits },

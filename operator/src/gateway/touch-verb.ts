@@ -115,7 +115,7 @@ function wake(sandbox: Sandbox, wish: Wish, now: number): Decision<SandboxWrite,
 export const noPlace = (name: string): Failure =>
   new Failure({
     status: 429,
-    code: "TooManyOpenRequests",
+    code: "TooManyRequests",
     message: `Sandbox ${name} has ${LIMITS.requests} requests that are not answered yet`,
     remediation: "wait for them; is the controller running?",
     retryAfterSeconds: 5,

@@ -1,7 +1,7 @@
 /** The gateway role: the sessions API, in every replica; needs no leader. */
 import { readFile } from "node:fs/promises";
 import type { Logger } from "pino";
-import type { Config } from "../config.ts";
+import { type Config, ConfigError, settingName } from "../config.ts";
 import { sandboxReader } from "../gateway/sandbox-store.ts";
 import { createGateway } from "../gateway/server.ts";
 import type { KubeClient } from "../kube/contract.ts";
@@ -69,5 +69,11 @@ function wayOf({ gateway }: Config) {
 
 async function admissionClientCaOf({ gateway }: Config): Promise<string | undefined> {
   const file = gateway.admissionClientCaFile;
-  return file === undefined ? undefined : readFile(file, "utf8");
+  if (file === undefined) return undefined;
+  try {
+    return await readFile(file, "utf8");
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`${settingName(["gateway", "admissionClientCaFile"])} cannot be read: ${why}`);
+  }
 }

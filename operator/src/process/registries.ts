@@ -1,6 +1,6 @@
 /** The installation's registry and the source registries, with their credentials from Secrets of the operator's namespace. */
 import { readFile } from "node:fs/promises";
-import type { Config } from "../config.ts";
+import { type Config, settingName } from "../config.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import { SECRETS, type Secret } from "../kube/resource-types.ts";
@@ -38,7 +38,7 @@ export async function openRegistries(
   const read = async (until: AbortSignal): Promise<RegistryCredentials> => {
     const [login, ca] = await Promise.all([
       loginFor(host, config, { kube, signal: until }),
-      caFile === undefined ? undefined : readFile(caFile, { encoding: "utf8", signal: until }),
+      caFile === undefined ? undefined : readCa(caFile, until),
     ]);
     return { login, ca };
   };
@@ -54,7 +54,7 @@ export async function openRegistries(
     registry: installationRegistry({ client, prefix, ...(pullAs === undefined ? {} : { pullAs }) }),
     sources: createImageSources({
       target: client,
-      logins: (until) => dockerConfig(config.sources.credentialsSecret, config.namespace, { kube, signal: until }),
+      logins: (until) => sourceLogins(config, { kube, signal: until }),
       policy: {
         ...policy,
         hosts: config.sources.allow ?? [],
@@ -65,34 +65,64 @@ export async function openRegistries(
   };
 }
 
+async function readCa(file: string, signal: AbortSignal): Promise<string> {
+  try {
+    return await readFile(file, { encoding: "utf8", signal });
+  } catch (error) {
+    signal.throwIfAborted();
+    const why = error instanceof Error ? error.message : String(error);
+    throw new CredentialsMissing(`${settingName(["registry", "caFile"])} cannot be read: ${why}`, { cause: error });
+  }
+}
+
 async function loginFor(host: string, config: Config, call: { kube: KubeClient; signal: AbortSignal }) {
   const { credentialsSecret, prefix } = config.registry;
   if (credentialsSecret === undefined) return undefined;
-  const found = findLogin(await dockerConfig(credentialsSecret, config.namespace, call), host, prefix);
-  if (!found) throw new CredentialsMissing(`Secret ${config.namespace}/${credentialsSecret} has no entry for ${host}`);
+  const setting = ["registry", "credentialsSecret"];
+  const named = { namespace: config.namespace, name: credentialsSecret, setting };
+  const found = findLogin(await dockerConfig(named, call), host, prefix);
+  if (!found) throw unusable(named, `has no entry for ${host}`);
   return found;
 }
 
-async function dockerConfig(
-  name: string | undefined,
-  namespace: string,
+async function sourceLogins(
+  { sources, namespace }: Config,
   call: { kube: KubeClient; signal: AbortSignal },
 ): Promise<DockerConfig> {
+  const name = sources.credentialsSecret;
   if (name === undefined) return parseDockerConfig('{"auths":{}}');
-  const secret = await readSecret({ namespace, name }, call);
+  return dockerConfig({ namespace, name, setting: ["sources", "credentialsSecret"] }, call);
+}
+
+interface NamedSecret {
+  readonly namespace: string;
+  readonly name: string;
+  /** The setting that names it. */
+  readonly setting: readonly string[];
+}
+
+const unusable = ({ namespace, name, setting }: NamedSecret, what: string, cause?: unknown): CredentialsMissing =>
+  new CredentialsMissing(`Secret ${namespace}/${name}, named by ${settingName(setting)}, ${what}`, { cause });
+
+async function dockerConfig(
+  named: NamedSecret,
+  call: { kube: KubeClient; signal: AbortSignal },
+): Promise<DockerConfig> {
+  const secret = await readSecret(named, call);
   const value = secret.data?.[DOCKER_CONFIG_KEY];
-  if (value === undefined) throw new CredentialsMissing(`Secret ${namespace}/${name} has no ${DOCKER_CONFIG_KEY}`);
+  if (value === undefined) throw unusable(named, `has no ${DOCKER_CONFIG_KEY}`);
   return parseDockerConfig(Buffer.from(value, "base64").toString("utf8"));
 }
 
 async function readSecret(
-  ref: { namespace: string; name: string },
+  named: NamedSecret,
   { kube, signal }: { kube: KubeClient; signal: AbortSignal },
 ): Promise<Secret> {
+  const { namespace, name } = named;
   try {
-    return await kube.resource<Secret>(SECRETS).get(ref, { signal });
+    return await kube.resource<Secret>(SECRETS).get({ namespace, name }, { signal });
   } catch (error) {
     if (!isNotFound(error)) throw error;
-    throw new CredentialsMissing(`Secret ${ref.namespace}/${ref.name} does not exist`, { cause: error });
+    throw unusable(named, "does not exist", error);
   }
 }

@@ -25,6 +25,12 @@ const session = (uid: string, boot: number | undefined): Sandbox =>
   });
 /** A session that began a boot, and whose status names no container any more. */
 const forgetful = (uid: string, boot: number): Sandbox => sandboxOf({ metadata: { name: uid, uid }, status: { boot } });
+/** A session whose first boot is written down as ended, in its second. */
+const later = (uid: string): Sandbox => {
+  const { metadata, status } = session(uid, 2);
+  const lastEnding = { boot: 1, reason: "DeadlinePassed", outcome: "Published", message: "", at: at(0) } as const;
+  return sandboxOf({ metadata, status: { ...status, lastEnding } });
+};
 const rescueOf = (uid: string, since: number, host = "a"): RuntimeRescue => ({
   operation: `publish-${uid}`,
   namespace: "team",
@@ -133,7 +139,7 @@ test("a container of a live session is left alone", async () => {
 const orphans: [name: string, sandboxes: Sandbox[]][] = [
   ["its Sandbox does not exist", []],
   ["its Sandbox has no compute", [session("u1", undefined)]],
-  ["its Sandbox is on a later boot", [session("u1", 2)]],
+  ["its Sandbox is on a later boot", [later("u1")]],
   [
     "another Sandbox has its name",
     [
@@ -299,16 +305,38 @@ test("a container of a boot that has ended in order is an orphan, whatever comes
   assert.deepEqual(orphans, [container("u1", 1)]);
 });
 
-test("a container of the name that a Sandbox has on another engine is an orphan", async () => {
+test("the container that a Sandbox names is never swept, whatever the engine calls itself and wherever status says it is", async () => {
   const { metadata, status } = session("u1", 1);
-  const on = (engine: string) => {
-    const compute = { runtime: "local", host: "b", id: "aw-u1-1", boot: 1, engine };
-    return sandboxOf({ metadata, status: { ...status, compute } });
-  };
-  const other = await sweep({ containers: [container("u1", 1)], sandboxes: [on("engine-b")] });
-  assert.deepEqual(other.orphans, [container("u1", 1)]);
-  const same = await sweep({ containers: [container("u1", 1)], sandboxes: [on("engine-a")] });
-  assert.deepEqual(same.orphans, [], "one engine under two addresses");
+  for (const engine of ["engine-a", "engine-b"]) {
+    const compute = { runtime: "elsewhere", host: "b", id: "aw-u1-1", boot: 1, engine };
+    const named = sandboxOf({ metadata, status: { ...status, compute } });
+    const { calls, orphans } = await sweep({ containers: [container("u1", 1)], sandboxes: [named] });
+    assert.deepEqual([calls, orphans], [[], []], engine);
+  }
+});
+
+test("a container of a boot that no record calls ended is never swept, whatever container status names", async () => {
+  const named = (id: string, boot: number) =>
+    sandboxOf({
+      metadata: { name: "u1", uid: "u1" },
+      status: { boot, compute: { runtime: "local", host: "a", id, boot } },
+    });
+  for (const sandbox of [named("aw-somebody-else-1", 1), named("aw-u1-2", 2)]) {
+    const { calls, orphans } = await sweep({ containers: [container("u1", 1)], sandboxes: [sandbox] });
+    assert.deepEqual([calls, orphans], [[], []], sandbox.status.compute?.id);
+  }
+});
+
+test("a rescue whose container its Sandbox still names is that Sandbox's to end: nothing is stopped or removed", async () => {
+  const given = { containers: [container("u1", 1)], rescues: [rescueOf("u1", 0)], sandboxes: [session("u1", 1)] };
+  const { calls, over } = await sweep({ ...given, now: DAY });
+  assert.deepEqual([calls, over], [[], []]);
+});
+
+test("the record of a rescue on another engine ends with its time; a container of its name here stays", async () => {
+  const rescue = { ...rescueOf("u1", 0), engine: "engine-b" };
+  const { calls, over } = await sweep({ containers: [stopped("u1")], rescues: [rescue], now: DAY });
+  assert.deepEqual([calls, over], [[], [rescue]]);
 });
 
 const unneeded: [name: string, sandboxes: Sandbox[]][] = [

@@ -53,8 +53,12 @@ export async function sweepHost(sweep: SweepContext): Promise<Swept> {
     if (await isAccountedFor(sweep, compute)) continue;
     if (await quarantine(sweep, compute)) orphans.push(compute);
   }
-  const over = kept.filter((rescue) => isOver(rescue, runtime, sweep.now) && !isTendedByWorld(sweep, rescue));
-  for (const rescue of over) await removeRescue(sweep, rescue);
+  const over: RuntimeRescue[] = [];
+  for (const rescue of kept.filter((one) => isOver(one, runtime, sweep.now) && !isTendedByWorld(sweep, one))) {
+    if (await isNamed(sweep, rescue)) continue;
+    await removeRescue(sweep, rescue);
+    over.push(rescue);
+  }
   for (const capture of captures) {
     if (await isNeeded(sweep, capture)) continue;
     await removeCapture(sweep, capture.localName);
@@ -87,17 +91,30 @@ async function recordWhatWorldsName(
   }
 }
 
-/** Its host may have been silent when the work was kept: then the session has run on. */
-async function stopKept(
-  { driver, host, log, signal }: SweepContext,
-  rescue: RuntimeRescue,
-  { id, state }: ListedCompute,
-) {
-  if (state === "Exited") return;
-  // The same name on another engine is another container.
-  if (rescue.engine !== undefined && rescue.engine !== (await driver.identity(signal))) return;
+/**
+ * Its host may have been silent when the work was kept: then the session has run on. One that its Sandbox still names is that
+ * Sandbox's to end: the operator ended between the record and the end of the session.
+ */
+async function stopKept(sweep: SweepContext, rescue: RuntimeRescue, compute: ListedCompute) {
+  const { driver, host, log, signal } = sweep;
+  const { id, state } = compute;
+  if (state === "Exited" || (await isNamed(sweep, rescue))) return;
+  if (!(await isOnThisEngine(sweep, rescue))) return;
   await driver.stop(id, signal);
   log.warn({ host, computeId: id, operation: rescue.operation }, "a container that is kept as a rescue still ran");
+}
+
+/** The same name on another engine is another container. */
+const isOnThisEngine = async ({ driver, signal }: SweepContext, { engine }: RuntimeRescue): Promise<boolean> =>
+  engine === undefined || engine === (await driver.identity(signal));
+
+/** Whether the Sandbox, as it is stored now, names the container as its own. */
+async function isNamed(
+  sweep: SweepContext,
+  { namespace, sandbox, computeId }: Pick<RuntimeRescue, "namespace" | "sandbox" | "computeId">,
+): Promise<boolean> {
+  const found = await sandboxOf(sweep, { namespace, sandbox: sandbox.name, sandboxUid: sandbox.uid });
+  return found !== undefined && ownCompute(found)?.id === computeId;
 }
 
 const isOver = (rescue: RuntimeRescue, runtime: Runtime, now: number): boolean =>
@@ -111,6 +128,13 @@ async function removeRescue(sweep: SweepContext, rescue: RuntimeRescue): Promise
   const { driver, host, log, signal } = sweep;
   const { computeId, operation, capture } = rescue;
   signal.throwIfAborted();
+  if (!(await isOnThisEngine(sweep, rescue))) {
+    log.warn(
+      { host, computeId, operation, engine: rescue.engine },
+      "the time of a rescue is over on an engine that is not there",
+    );
+    return;
+  }
   await driver.remove(computeId, signal);
   if (capture !== undefined) await removeCapture(sweep, capture);
   log.warn({ host, computeId, operation, capture }, "rescued work was removed: its time is over");
@@ -129,21 +153,23 @@ async function removeCapture({ driver, host, log, signal }: SweepContext, localN
 }
 
 /**
- * A fresh read decides, not the cache: intent is recorded before a container is made, so a container that was listed and is
- * not in its Sandbox's status now belongs to nobody. Unless that status has lost it: then its Sandbox looks for it.
+ * A fresh read decides, not the cache: intent is recorded before a container is made, so a container of a boot that its Sandbox
+ * has written down as ended belongs to nobody. What the engine calls itself says nothing here: an engine can change its name
+ * under a running session, and the name of a container is made of what status cannot change.
  */
 async function isAccountedFor(sweep: SweepContext, { owner, id }: ListedCompute): Promise<boolean> {
   const sandbox = await sandboxOf(sweep, owner);
   if (!sandbox) return false;
   const compute = ownCompute(sandbox);
-  if (!compute) return mayHaveUnnamedCompute(sandbox) && owner.boot > lastEndedBoot(sandbox);
-  if (compute.id !== id) return false;
-  // The same name on another engine is another container.
-  return compute.engine === undefined || compute.engine === (await sweep.driver.identity(sweep.signal));
+  if (compute?.id === id) return true;
+  return owner.boot > lastEndedBoot(sandbox) && (compute !== undefined || mayHaveUnnamedCompute(sandbox));
 }
 
 /** The Sandbox as it is stored now; undefined when it is gone or another one has its name. */
-async function sandboxOf(sweep: SweepContext, owner: ComputeOwner): Promise<Sandbox | undefined> {
+async function sandboxOf(
+  sweep: SweepContext,
+  owner: Pick<ComputeOwner, "namespace" | "sandbox" | "sandboxUid">,
+): Promise<Sandbox | undefined> {
   try {
     const sandbox = await sweep.sandboxes.get(
       { namespace: owner.namespace, name: owner.sandbox },

@@ -106,6 +106,17 @@ describe("the gateway behind a real kube-apiserver", () => {
     assert.equal((await post(owner, "absent", "exec", { command: ["true"] })).status, 404);
   });
 
+  test("long headers arrive through kube-apiserver; headers beyond all measure are a Status, not a 503", async () => {
+    await lab.sandbox("headers");
+    const withHeader = (length: number): Promise<RawAnswer> =>
+      owner.send({ target: sessionPath("headers", ""), headers: { "x-long": "x".repeat(length) } });
+    assert.equal((await withHeader(60_000)).status, 200);
+    const refused = await withHeader(200_000);
+    assert.equal(refused.status, 431, refused.bytes.toString());
+    assert.equal(refused.json["kind"], "Status");
+    assert.equal(details(refused)["code"], "HeadersTooLarge");
+  });
+
   test("a file of odd bytes under an odd name is put and read back through kube-apiserver", async () => {
     await lab.sandbox("files");
     const content = randomBytes(3_000_000);
