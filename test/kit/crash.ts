@@ -151,6 +151,7 @@ const READS: ReadonlySet<string> = new Set([
   "probe",
   "identity",
   "inspect",
+  "ownerOf",
   "readFile",
   "exportTar",
   "close",

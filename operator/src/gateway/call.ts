@@ -35,7 +35,7 @@ export interface Call<R = Route> extends Waiter {
 export type WorldCall = Call<WorldRoute>;
 
 /** The part of a driver that reaches into a session, or into what one has left. */
-export type SessionDriver = Pick<RuntimeDriver, "exec" | "readFile" | "writeFile" | "exportTar">;
+export type SessionDriver = Pick<RuntimeDriver, "exec" | "readFile" | "writeFile" | "exportTar" | "ownerOf">;
 
 /** Finds the driver of a host; throws `RuntimeError` when it cannot be reached. */
 export type DriverLookup = (runtime: string, host: string, signal: AbortSignal) => Promise<SessionDriver>;

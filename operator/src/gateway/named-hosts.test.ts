@@ -12,6 +12,7 @@ const unreachable = new RuntimeError(
 );
 
 const failing = (error: Error): SessionDriver => ({
+  ownerOf: () => Promise.reject(error),
   exec: () => Promise.reject(error),
   readFile: () => Promise.reject(error),
   writeFile: () => Promise.reject(error),
@@ -19,6 +20,7 @@ const failing = (error: Error): SessionDriver => ({
 });
 
 const calls: [name: string, call: (driver: SessionDriver) => Promise<unknown>][] = [
+  ["ownerOf", (driver) => driver.ownerOf("c", signal)],
   ["exec", (driver) => driver.exec("c", { command: ["true"] }, signal)],
   ["readFile", (driver) => driver.readFile("c", Buffer.from("/f"), signal)],
   ["writeFile", (driver) => driver.writeFile("c", { path: Buffer.from("/f"), content: nothing() }, signal)],

@@ -18,6 +18,7 @@ export function namedHosts(drivers: DriverLookup): DriverLookup {
     };
     const driver = await named(() => drivers(runtime, host, signal));
     return {
+      ownerOf: (...call) => named(() => driver.ownerOf(...call)),
       exec: (...call) => named(() => driver.exec(...call)),
       readFile: (...call) => named(() => driver.readFile(...call)),
       writeFile: (...call) => named(() => driver.writeFile(...call)),

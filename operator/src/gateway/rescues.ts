@@ -3,12 +3,16 @@ import { randomUUID } from "node:crypto";
 import {
   clip,
   LIMITS,
+  type Sandbox,
   type World,
   type WorldRequest,
   type WorldRequestResult,
+  type WorldRescue,
   type WorldVerb,
 } from "@agentworlds/crds";
 import * as z from "zod";
+import { ownCompute } from "../runtime/open-boot.ts";
+import { isOfItsSession } from "../runtime/rescues.ts";
 import { isoTime } from "./activity.ts";
 import { readJson } from "./body.ts";
 import { type Answer, json, onlyParameters, type Parts, type WorldCall } from "./call.ts";
@@ -139,8 +143,42 @@ export async function exportRescue(call: WorldCall, parts: Parts): Promise<Answe
   const stall = untilAnswered.use(stallGuard(parts.limits.stallMs));
   const signal = AbortSignal.any([call.signal, stall.signal]);
   const driver = await parts.drivers(rescue.runtime, rescue.host, signal);
+  const owner = await driver.ownerOf(rescue.computeId, signal);
+  if (!isOfItsSession(rescue, { namespace: call.route.world.namespace, owner })) throw foreignCompute(rescue);
+  await demandEnded(call, parts, rescue);
   const content = await driver.exportTar(rescue.computeId, signal);
   // From here on the stream ends it.
   untilAnswered.move();
   return { kind: "stream", type: "application/x-tar", content: watched(content, stall) };
+}
+
+/** A record can be written by hand, and names what would be handed out. */
+const foreignCompute = ({ operation, computeId }: WorldRescue): Failure =>
+  new Failure({
+    status: 409,
+    code: "ForeignCompute",
+    message: `rescue ${operation} names ${computeId}, which is not what its session left behind`,
+    remediation: "discard the rescue, which touches no container; find out who writes worlds/status",
+  });
+
+/** What a session still works in is no rescue, and what one of another World left behind is none of this World. */
+async function demandEnded(call: WorldCall, parts: Parts, rescue: WorldRescue): Promise<void> {
+  const { namespace, name: world } = call.route.world;
+  let sandbox: Sandbox;
+  try {
+    sandbox = await parts.reader.get({ namespace, name: rescue.sandbox.name }, call.signal);
+  } catch (error) {
+    if (error instanceof Failure && error.status === 404) return;
+    throw error;
+  }
+  if (sandbox.metadata.uid !== rescue.sandbox.uid) return;
+  if (sandbox.spec.world?.name !== world) throw foreignCompute(rescue);
+  if (ownCompute(sandbox)?.id !== rescue.computeId) return;
+  throw new Failure({
+    status: 409,
+    code: "SessionEnding",
+    message: `Sandbox ${rescue.sandbox.name} still has the container of rescue ${rescue.operation}`,
+    remediation: "wait until the session has ended, or read its files",
+    retryAfterSeconds: 5,
+  });
 }

@@ -33,6 +33,7 @@ export function guardedDriver(driver: RuntimeDriver, isLeading: IsLeading): Runt
     identity: (...call) => driver.identity(...call),
     pull: (...call) => driver.pull(...call),
     inspect: (...call) => driver.inspect(...call),
+    ownerOf: (...call) => driver.ownerOf(...call),
     exec: (...call) => driver.exec(...call),
     readFile: (...call) => driver.readFile(...call),
     writeFile: (...call) => driver.writeFile(...call),

@@ -183,6 +183,8 @@ export interface RuntimeDriver {
    */
   create(spec: ComputeSpec, signal: AbortSignal): Promise<string>;
   inspect(id: string, signal: AbortSignal): Promise<ObservedCompute>;
+  /** Whose it is, as written when it was made: not by its name alone. Undefined when there is none. */
+  ownerOf(id: string, signal: AbortSignal): Promise<ComputeOwner | undefined>;
   /** Throws `ComputeNotRunning`, `ExecConnectionLost`, `OutputTooLarge`. */
   exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord>;
   /** The bytes of a regular file. Throws `FileNotFound`, `NotAFile`. A stream that ends early throws. */

@@ -37,6 +37,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     identity: never,
     pull: never,
     create: never,
+    ownerOf: never,
     inspect: async () => ({ state: "Running", startedAt: undefined }),
     exec: never,
     readFile: never,

@@ -4,6 +4,7 @@ import type { ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import { retryOnConflict } from "../kube/retry-on-conflict.ts";
 import { type Log, silentLog } from "../reconciler/log.ts";
+import { type ComputeOwner, isComputeOfSandbox } from "./contract.ts";
 
 /** What became of a rescue. `Full`: it is not written down, see `RuntimeRescues.record`. */
 export type RescueOutcome = "Recorded" | "KnownAlready" | "Full";
@@ -17,8 +18,11 @@ export interface RuntimeRescues {
    * and the log say so.
    */
   record(runtime: string, rescue: RuntimeRescue, signal: AbortSignal): Promise<RescueOutcome>;
-  /** Drops the record of an operation whose container and capture are gone. No record and no Runtime are a success. */
-  forget(runtime: string, operation: string, signal: AbortSignal): Promise<void>;
+  /**
+   * Drops the record of a session's operation whose container and capture are gone. No record, that of another session and no
+   * Runtime are a success.
+   */
+  forget(runtime: string, kept: Pick<RuntimeRescue, "operation" | "sandbox">, signal: AbortSignal): Promise<void>;
   /** The rescues as they are stored now. */
   kept(runtime: string, signal: AbortSignal): Promise<readonly RuntimeRescue[]>;
 }
@@ -32,6 +36,18 @@ export const WITHOUT_WORK = { published: "Published", nothing: "NothingToSave" }
 /** Whether it holds work that is in no version, as far as its record knows. */
 export const holdsWork = ({ reason }: Pick<RuntimeRescue, "reason">): boolean =>
   reason !== WITHOUT_WORK.published && reason !== WITHOUT_WORK.nothing;
+
+/**
+ * Whether a record speaks of its own session's container. Records can be written by whoever may write status, and what they
+ * name is stopped, published, handed out and removed. `owner` is what the container says of itself; undefined when there is
+ * none on the host.
+ */
+export const isOfItsSession = (
+  { computeId, sandbox }: Pick<RuntimeRescue, "computeId" | "sandbox">,
+  { namespace, owner }: { readonly namespace: string; readonly owner: ComputeOwner | undefined },
+): boolean =>
+  isComputeOfSandbox(computeId, sandbox.uid) &&
+  (owner === undefined || (owner.namespace === namespace && owner.sandboxUid === sandbox.uid));
 
 /** Whether no further rescue can be written down. */
 export const isFull = (rescues: readonly RuntimeRescue[]): boolean => rescues.length >= MOST_RESCUES;
@@ -62,12 +78,12 @@ export function createRuntimeRescues(runtimes: ResourceClient<Runtime>, log: Log
         return "Recorded";
       }),
 
-    async forget(name, operation, signal) {
+    async forget(name, { operation, sandbox }, signal) {
       try {
         await retryOnConflict(async () => {
           const runtime = await runtimes.get({ name }, { signal });
           const rescues = runtime.status?.rescues ?? [];
-          const left = rescues.filter((rescue) => rescue.operation !== operation);
+          const left = rescues.filter((one) => one.operation !== operation || one.sandbox.uid !== sandbox.uid);
           if (left.length === rescues.length) return;
           const { resourceVersion } = runtime.metadata;
           await runtimes.patchStatus(

@@ -84,6 +84,7 @@ function hostWith(
     },
     pruneImages: never,
     close: never,
+    ownerOf: never,
     inspect: async (id) => states[id] ?? { state: "Running", startedAt: undefined },
     listCaptures: async (installation) => captures.filter(({ owner }) => owner.installation === installation),
     list: async (installation) => containers.filter(({ owner }) => owner.installation === installation),
@@ -358,7 +359,12 @@ test("a capture that somebody uses hinders no other", async () => {
 
 test("the capture of a rescue goes with it when its time is over", async () => {
   const rescue = { ...rescueOf("u1", 0), capture: captureName("operation-u1") };
-  const { calls, over } = await sweep({ containers: [], rescues: [rescue], now: DAY });
+  const { calls, over } = await sweep({
+    containers: [stopped("u1")],
+    captures: [captureOf("u1")],
+    rescues: [rescue],
+    now: DAY,
+  });
   assert.deepEqual(calls, ["remove aw-u1-1", `forget ${captureName("operation-u1")}`]);
   assert.deepEqual(over, [rescue]);
 });
@@ -440,4 +446,46 @@ test("a session whose status names a stranger's container accounts for its own: 
     now: DAY,
   });
   assert.deepEqual([calls, orphans], [[], []]);
+});
+
+/** Records that somebody wrote by hand: the first names a container of another UID, the second both of another namespace. */
+const forgedRescues: Record<string, RuntimeRescue> = {
+  "another session's container": { ...rescueOf("u1", 0), computeId: "aw-u2-1", capture: captureName("operation-u2") },
+  "another tenant's session and container": {
+    ...rescueOf("u2", 0),
+    namespace: "attackers",
+    capture: captureName("operation-u2"),
+  },
+};
+for (const [name, forged] of Object.entries(forgedRescues)) {
+  test(`a record of ${name}: nothing is stopped, and nothing removed when its time is over`, async () => {
+    const { calls } = await sweep({
+      containers: [container("u2", 1)],
+      captures: [captureOf("u2")],
+      sandboxes: [session("u2", 1)],
+      rescues: [forged],
+      now: DAY,
+    });
+    assert.deepEqual(calls, []);
+  });
+
+  test(`a World that names ${name} brings no such record onto the Runtime`, async () => {
+    const { namespace, ...facts } = forged;
+    const worlds = [
+      worldOf({ metadata: { name: "w", namespace }, status: { rescues: [{ ...facts, runtime: "local" }] } }),
+    ];
+    const { calls, recorded } = await sweep({
+      containers: [container("u2", 1)],
+      captures: [captureOf("u2")],
+      sandboxes: [session("u2", 1)],
+      worlds,
+    });
+    assert.deepEqual([calls, recorded], [[], []]);
+  });
+}
+
+test("a record of a container that its Sandbox still works in ends no session", async () => {
+  const given = { containers: [container("u1", 1)], sandboxes: [session("u1", 1)], rescues: [rescueOf("u1", 0)] };
+  assert.deepEqual((await sweep(given)).calls, []);
+  assert.deepEqual((await sweep({ ...given, now: DAY })).calls, []);
 });

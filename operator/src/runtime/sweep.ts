@@ -11,7 +11,7 @@ import type { ComputeOwner, ListedCapture, ListedCompute, RuntimeDriver } from "
 import { isRuntimeError } from "./errors.ts";
 import { lastEndedBoot, mayHaveUnnamedCompute, ownCompute } from "./open-boot.ts";
 import { rescueEndsAt } from "./rescue-time.ts";
-import { isFull, type RuntimeRescues } from "./rescues.ts";
+import { isFull, isOfItsSession, type RuntimeRescues } from "./rescues.ts";
 
 export interface SweepContext {
   readonly runtime: Runtime;
@@ -45,7 +45,7 @@ export async function sweepHost(sweep: SweepContext): Promise<Swept> {
   await recordWhatWorldsName(sweep, { present, captures });
   const orphans: ListedCompute[] = [];
   for (const compute of present) {
-    const rescue = kept.find(({ computeId }) => computeId === compute.id);
+    const rescue = kept.find((one) => keeps(one, compute));
     if (rescue) {
       await stopKept(sweep, rescue, compute);
       continue;
@@ -55,8 +55,11 @@ export async function sweepHost(sweep: SweepContext): Promise<Swept> {
   }
   const over: RuntimeRescue[] = [];
   for (const rescue of kept.filter((one) => isOver(one, runtime, sweep.now) && !isTendedByWorld(sweep, one))) {
-    if (await isNamed(sweep, rescue)) continue;
-    await removeRescue(sweep, rescue);
+    const { namespace, sandbox } = rescue;
+    const compute = present.find((one) => keeps(rescue, one));
+    const owner = compute?.owner ?? { namespace, sandbox: sandbox.name, sandboxUid: sandbox.uid };
+    if (await isNamed(sweep, { owner, id: rescue.computeId })) continue;
+    await removeRescue(sweep, rescue, { compute, captures });
     over.push(rescue);
   }
   for (const capture of captures) {
@@ -66,13 +69,28 @@ export async function sweepHost(sweep: SweepContext): Promise<Swept> {
   return { over, orphans };
 }
 
+/** Whether the record is of this very container. */
+const keeps = (
+  rescue: Pick<RuntimeRescue, "computeId" | "sandbox" | "namespace">,
+  { id, owner }: ListedCompute,
+): boolean => rescue.computeId === id && isOfItsSession(rescue, { namespace: rescue.namespace, owner });
+
+/** Whether the record is of this very capture. */
+const keepsCapture = ({ sandbox, namespace }: Pick<RuntimeRescue, "sandbox" | "namespace">, { owner }: ListedCapture) =>
+  owner.sandboxUid === sandbox.uid && owner.namespace === namespace;
+
+interface OnHost {
+  readonly present: readonly ListedCompute[];
+  readonly captures: readonly ListedCapture[];
+}
+
 /**
  * A rescue that found the Runtime's list full, or no Runtime, is named by its World alone, which it holds: only the Runtime's
  * record ends that one day.
  */
 async function recordWhatWorldsName(
   { runtime, host, worlds, rescues, signal }: SweepContext,
-  found: { readonly present: readonly ListedCompute[]; readonly captures: readonly ListedCapture[] },
+  found: OnHost,
 ): Promise<void> {
   const { name } = runtime.metadata;
   const recorded = new Set(runtime.status?.rescues?.map((rescue) => rescue.operation));
@@ -80,13 +98,13 @@ async function recordWhatWorldsName(
     for (const { runtime: keeper, attempts: _, retryAt: __, lastError: ___, ...rescue } of world.status?.rescues ??
       []) {
       if (keeper !== name || rescue.host !== host || recorded.has(rescue.operation)) continue;
+      const { namespace = "", name: worldName, uid: worldUid } = world.metadata;
+      const record = { ...rescue, namespace, world: worldName, worldUid };
       // The cache may show one that was dealt with a moment ago: then there is nothing left on the host.
       const isThere =
-        found.present.some((compute) => compute.id === rescue.computeId) ||
-        found.captures.some((capture) => capture.operation === rescue.operation);
-      if (!isThere) continue;
-      const { namespace = "", name: worldName, uid: worldUid } = world.metadata;
-      await rescues.record(name, { ...rescue, namespace, world: worldName, worldUid }, signal);
+        found.present.some((compute) => keeps(record, compute)) ||
+        found.captures.some((capture) => capture.operation === rescue.operation && keepsCapture(record, capture));
+      if (isThere) await rescues.record(name, record, signal);
     }
   }
 }
@@ -98,7 +116,7 @@ async function recordWhatWorldsName(
 async function stopKept(sweep: SweepContext, rescue: RuntimeRescue, compute: ListedCompute) {
   const { driver, host, log, signal } = sweep;
   const { id, state } = compute;
-  if (state === "Exited" || (await isNamed(sweep, rescue))) return;
+  if (state === "Exited" || (await isNamed(sweep, compute))) return;
   if (!(await isOnThisEngine(sweep, rescue))) return;
   await driver.stop(id, signal);
   log.warn({ host, computeId: id, operation: rescue.operation }, "a container that is kept as a rescue still ran");
@@ -111,10 +129,10 @@ const isOnThisEngine = async ({ driver, signal }: SweepContext, { engine }: Runt
 /** Whether the Sandbox, as it is stored now, names the container as its own. */
 async function isNamed(
   sweep: SweepContext,
-  { namespace, sandbox, computeId }: Pick<RuntimeRescue, "namespace" | "sandbox" | "computeId">,
+  { owner, id }: { readonly owner: Parameters<typeof sandboxOf>[1]; readonly id: string },
 ): Promise<boolean> {
-  const found = await sandboxOf(sweep, { namespace, sandbox: sandbox.name, sandboxUid: sandbox.uid });
-  return found !== undefined && ownCompute(found)?.id === computeId;
+  const found = await sandboxOf(sweep, owner);
+  return found !== undefined && ownCompute(found)?.id === id;
 }
 
 const isOver = (rescue: RuntimeRescue, runtime: Runtime, now: number): boolean =>
@@ -124,7 +142,12 @@ const isOver = (rescue: RuntimeRescue, runtime: Runtime, now: number): boolean =
 const isTendedByWorld = ({ worlds }: SweepContext, { operation }: RuntimeRescue): boolean =>
   worlds.list().some((world) => (world.status?.rescues ?? []).some((rescue) => rescue.operation === operation));
 
-async function removeRescue(sweep: SweepContext, rescue: RuntimeRescue): Promise<void> {
+/** What was not listed is gone, and what is listed as another's stays, whatever the record says. */
+async function removeRescue(
+  sweep: SweepContext,
+  rescue: RuntimeRescue,
+  found: { readonly compute: ListedCompute | undefined; readonly captures: readonly ListedCapture[] },
+): Promise<void> {
   const { driver, host, log, signal } = sweep;
   const { computeId, operation, capture } = rescue;
   signal.throwIfAborted();
@@ -135,8 +158,9 @@ async function removeRescue(sweep: SweepContext, rescue: RuntimeRescue): Promise
     );
     return;
   }
-  await driver.remove(computeId, signal);
-  if (capture !== undefined) await removeCapture(sweep, capture);
+  if (found.compute) await driver.remove(found.compute.id, signal);
+  const copy = found.captures.find(({ localName }) => localName === capture);
+  if (copy && keepsCapture(rescue, copy)) await removeCapture(sweep, copy.localName);
   log.warn({ host, computeId, operation, capture }, "rescued work was removed: its time is over");
 }
 

@@ -3,7 +3,7 @@ import type { SandboxOperation } from "@agentworlds/crds";
 import { Waiting } from "../reconciler/policy.ts";
 import { RegistryError } from "../registry/errors.ts";
 import type { SandboxScope } from "./scope.ts";
-import { refOf, repositoryName } from "./world-of.ts";
+import { captureOwner, refOf, repositoryName } from "./world-of.ts";
 
 /**
  * Drops what an operation left on its host and in the registry, and its reservation. Repeatable. With `registry: Optional` a
@@ -19,7 +19,7 @@ export async function dropCapture(
   if (driver && world) {
     try {
       await scope.dependencies.snapshots.forget(
-        { operation: operation.id, driver, repository: repositoryName(scope) },
+        { operation: operation.id, driver, owner: captureOwner(scope), repository: repositoryName(scope) },
         scope.context.signal,
       );
     } catch (error) {

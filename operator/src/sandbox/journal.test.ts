@@ -61,7 +61,6 @@ test("each stage is written before the next begins, and compute goes last", asyn
   await asleep(parts);
   assert.deepEqual(traceOf(parts).slice(before), [
     "Intended",
-    "forgetCommit", // of an earlier try, which there was not
     "sync",
     "freeze",
     "Frozen",

@@ -26,6 +26,14 @@ interface Container {
   readonly image: string;
 }
 
+const OWNER: ComputeOwner = {
+  installation: "install",
+  namespace: "team",
+  sandbox: "one",
+  sandboxUid: "sandbox-uid",
+  boot: 1,
+};
+
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
 const layerOf = (entry: string): Descriptor => {
   const bytes = bytesOf(entry);
@@ -36,6 +44,8 @@ const layerOf = (entry: string): Descriptor => {
 export class MemoryHost {
   readonly containers = new Map<string, Container>();
   readonly commits = new Map<string, readonly string[]>();
+  /** Whose container each is of. Default: the Sandbox's of the kit. */
+  readonly committedOf = new Map<string, ComputeOwner>();
   /** When each was made, by the host's clock. Default: 0. */
   readonly committedAt = new Map<string, number>();
   readonly registry: MemoryRegistry;
@@ -89,12 +99,13 @@ export class MemoryHost {
           [...this.commits.keys()].map((localName) => ({
             localName,
             operation: localName.split(":")[1] ?? "",
-            owner: { installation: "install", namespace: "team", sandbox: "one", sandboxUid: "sandbox-uid", boot: 1 },
+            owner: this.committedOf.get(localName) ?? OWNER,
             createdAt: this.committedAt.get(localName) ?? 0,
           })),
         ),
       pruneImages: never,
       close: never,
+      ownerOf: (id) => effects.read(async () => this.containers.get(id)?.owner),
       inspect: (id) => effects.read(async () => this.#inspect(id)),
       pull: (image, login) =>
         effects.write(`pull ${image.split("@")[1] ? "digest" : image}`, async () => {
@@ -125,7 +136,12 @@ export class MemoryHost {
       remove: (id) => effects.write("remove", async () => void this.containers.delete(id)),
       commit: (id, localName) =>
         effects.write("commit", async () => {
-          if (!this.commits.has(localName)) this.commits.set(localName, [...running(id).work]);
+          const { owner, work } = running(id);
+          const known = this.commits.has(localName) ? (this.committedOf.get(localName) ?? OWNER) : owner;
+          if (known.sandboxUid !== owner.sandboxUid)
+            throw new RuntimeError("CommitFailed", `${localName} is the commit of another container`);
+          if (!this.commits.has(localName)) this.commits.set(localName, [...work]);
+          this.committedOf.set(localName, owner);
           return { imageId: localName };
         }),
       push: (localName, { tag }) => effects.write("push", async () => this.#push(localName, tag)),

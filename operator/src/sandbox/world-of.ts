@@ -1,6 +1,7 @@
 /** The World of a pass, as the calls on it name it. */
 import type { World } from "@agentworlds/crds";
 import { Waiting } from "../reconciler/policy.ts";
+import type { CaptureOwner } from "../snapshot/contract.ts";
 import { WorldGone, type WorldRef } from "../world/status-writer.ts";
 import type { SandboxScope } from "./scope.ts";
 
@@ -16,6 +17,13 @@ export function worldRef(scope: SandboxScope): WorldRef {
   if (scope.world) return refOf(scope.world);
   throw new WorldGone(`World ${scope.sandbox.spec.world?.name} does not exist any more`);
 }
+
+/** Whose captures are this session's. */
+export const captureOwner = ({ dependencies, sandbox }: SandboxScope): CaptureOwner => ({
+  installation: dependencies.installation,
+  namespace: sandbox.metadata.namespace ?? "",
+  sandboxUid: sandbox.metadata.uid,
+});
 
 /** The World's repository without the registry's host. Throws `WorldGone`, and `Waiting` when the registry was moved. */
 export function repositoryName(scope: SandboxScope): string {

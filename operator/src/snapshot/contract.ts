@@ -3,13 +3,17 @@
  * replaced by the snapshot engine without a controller noticing. Every step may be repeated with the same operation id.
  */
 import type { Descriptor } from "../registry/contract.ts";
-import type { RuntimeDriver } from "../runtime/contract.ts";
+import type { ComputeOwner, RuntimeDriver } from "../runtime/contract.ts";
+
+/** Whose capture it has to be: an operation's id is read from status, and may name what another session left behind. */
+export type CaptureOwner = Pick<ComputeOwner, "installation" | "namespace" | "sandboxUid">;
 
 export interface CaptureRequest {
   /** Operation id; names what the steps leave behind, so that a retry adopts it. */
   readonly operation: string;
   readonly driver: RuntimeDriver;
   readonly computeId: string;
+  readonly owner: CaptureOwner;
   /** The World's repository in the installation's registry. */
   readonly repository: string;
 }
@@ -25,10 +29,7 @@ export interface SnapshotMechanism {
   /** Takes the filesystem as it stands. The caller has frozen the session; afterwards it may be thawed or removed. */
   capture(request: CaptureRequest, signal: AbortSignal): Promise<void>;
   /** Whether an earlier try of this operation has captured already; the container itself may be gone since. */
-  isCaptured(
-    capture: Pick<CaptureRequest, "operation" | "driver"> & { readonly installation: string },
-    signal: AbortSignal,
-  ): Promise<boolean>;
+  isCaptured(capture: Pick<CaptureRequest, "operation" | "driver" | "owner">, signal: AbortSignal): Promise<boolean>;
   /** Brings the captured layers into the repository. No manifest of the product is written here. */
   upload(request: CaptureRequest, signal: AbortSignal): Promise<UploadedCapture>;
   /** What an earlier try of this operation has brought into the repository whole; undefined when there is none. */
@@ -36,8 +37,14 @@ export interface SnapshotMechanism {
     request: Pick<CaptureRequest, "operation" | "repository">,
     signal: AbortSignal,
   ): Promise<UploadedCapture | undefined>;
-  /** Drops what an earlier try captured on the host, so that the next capture is of the tree as it stands then. */
-  forgetCapture(capture: Pick<CaptureRequest, "operation" | "driver">, signal: AbortSignal): Promise<void>;
+  /**
+   * Drops what an earlier try captured on the host, so that the next capture is of the tree as it stands then. `Foreign`: what
+   * has the operation's name is another session's; it stays, and nothing can be captured under that name.
+   */
+  forgetCapture(
+    capture: Pick<CaptureRequest, "operation" | "driver" | "owner">,
+    signal: AbortSignal,
+  ): Promise<"Free" | "Foreign">;
   /** Drops what `capture` and `upload` left behind for this operation. Nothing left is a success. */
   forget(request: Omit<CaptureRequest, "computeId">, signal: AbortSignal): Promise<void>;
 }

@@ -6,7 +6,8 @@
 
 import { isRegistryError } from "../registry/errors.ts";
 import type { InstallationRegistry } from "../registry/installation.ts";
-import type { CaptureRequest, SnapshotMechanism, UploadedCapture } from "./contract.ts";
+import type { ListedCapture } from "../runtime/contract.ts";
+import type { CaptureOwner, CaptureRequest, SnapshotMechanism, UploadedCapture } from "./contract.ts";
 import { PublicationError } from "./errors.ts";
 import { parseImageConfig } from "./image-config.ts";
 
@@ -25,9 +26,8 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
       await request.driver.commit(request.computeId, captureName(request.operation), signal);
     },
 
-    async isCaptured({ operation, driver, installation }, signal) {
-      const captures = await driver.listCaptures(installation, signal);
-      return captures.some((capture) => capture.operation === operation);
+    async isCaptured(request, signal) {
+      return (await capturesNamed(request, signal)).some((capture) => isOf(capture, request.owner));
     },
 
     async upload(request, signal) {
@@ -49,8 +49,12 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
       }
     },
 
-    async forgetCapture({ operation, driver }, signal) {
-      await driver.forgetCommit(captureName(operation), signal);
+    async forgetCapture(request, signal) {
+      const [capture] = await capturesNamed(request, signal);
+      if (!capture) return "Free";
+      if (!isOf(capture, request.owner)) return "Foreign";
+      await request.driver.forgetCommit(captureName(request.operation), signal);
+      return "Free";
     },
 
     async forget(request, signal) {
@@ -64,6 +68,16 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
     },
   };
 }
+
+/** One name has one image: at most one capture, whosever it is. */
+const capturesNamed = async (
+  { operation, driver, owner }: Pick<CaptureRequest, "operation" | "driver" | "owner">,
+  signal: AbortSignal,
+): Promise<ListedCapture[]> =>
+  (await driver.listCaptures(owner.installation, signal)).filter((capture) => capture.operation === operation);
+
+const isOf = ({ owner }: ListedCapture, wanted: CaptureOwner): boolean =>
+  owner.namespace === wanted.namespace && owner.sandboxUid === wanted.sandboxUid;
 
 /** An engine tags what it pushes last: whatever the tag names is there whole. */
 async function readPushed(

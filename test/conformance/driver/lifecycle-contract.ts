@@ -14,6 +14,15 @@ export function lifecycleContract(open: OpenBench, absentImage: () => string): v
       assert.equal(await bench.state(id), "Running");
     });
 
+    test("whose a container is stands in what it was made with; of one that is not there nobody knows", async () => {
+      await using bench = open();
+      const spec = bench.spec();
+      const id = await bench.driver.create(spec, bench.signal);
+      assert.deepEqual(await bench.driver.ownerOf(id, bench.signal), spec.owner);
+      await bench.driver.remove(id, bench.signal);
+      assert.equal(await bench.driver.ownerOf(id, bench.signal), undefined);
+    });
+
     test("a repeated create adopts what the first one made", async () => {
       await using bench = open();
       const spec = bench.spec();
@@ -57,6 +66,7 @@ export function lifecycleContract(open: OpenBench, absentImage: () => string): v
       const id = await bench.stranger.create(bench.spec({ installation: STRANGERS_INSTALLATION }), bench.signal);
       const path = Buffer.from("/tmp/theirs");
       assert.deepEqual(await bench.driver.inspect(id, bench.signal), { state: "Absent" });
+      assert.equal(await bench.driver.ownerOf(id, bench.signal), undefined);
       const acts = [
         () => bench.driver.exec(id, { command: ["true"] }, bench.signal),
         () => bench.driver.readFile(id, path, bench.signal),

@@ -1,5 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ExecRecord, ExecRequest, FileWrite, RuntimeDriver } from "../../../operator/src/runtime/contract.ts";
+import type {
+  ComputeOwner,
+  ExecRecord,
+  ExecRequest,
+  FileWrite,
+  RuntimeDriver,
+} from "../../../operator/src/runtime/contract.ts";
 import { RuntimeError } from "../../../operator/src/runtime/errors.ts";
 
 /**
@@ -12,7 +18,8 @@ export class MemoryDriver {
   readonly uploads = new Map<string, "receiving" | "broken" | "whole">();
   readonly #files = new Map<string, Buffer>();
 
-  readonly driver: Pick<RuntimeDriver, "exec" | "readFile" | "writeFile" | "exportTar"> = {
+  readonly driver: Pick<RuntimeDriver, "exec" | "readFile" | "writeFile" | "exportTar" | "ownerOf"> = {
+    ownerOf: async (id) => this.owners.get(id),
     exec: (id, request, signal) => this.#exec(id, request, signal),
     readFile: async (id, path) => this.#readFile(id, path),
     writeFile: (id, write) => this.#writeFile(id, write),
@@ -23,6 +30,8 @@ export class MemoryDriver {
     },
   };
 
+  /** Whose the containers are. */
+  readonly owners = new Map<string, ComputeOwner>();
   /** What the export of a container gives; `TORN` breaks before its end. */
   readonly archives = new Map<string, Buffer | typeof TORN>();
 

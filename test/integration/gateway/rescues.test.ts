@@ -5,6 +5,7 @@ import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { WORLDS, type WorldRequest, type WorldRequestResult, type WorldStatus, worldSchema } from "@agentworlds/crds";
 import { GROUP, GROUP_VERSION } from "../../../operator/src/gateway/discovery.ts";
+import { computeName } from "../../../operator/src/runtime/contract.ts";
 import { eventually } from "../../kit/index.ts";
 import { iso, LAB, type Lab, startLab } from "./fixture.ts";
 import { TORN } from "./memory-driver.ts";
@@ -37,6 +38,15 @@ describe("rescues through the gateway", () => {
     who.send({ method: "POST", target: path(world, "rescues"), body });
   const codeOf = (answer: RawAnswer): unknown => Object(answer.json["details"])["code"];
 
+  const computeOf = (name: string): string => computeName({ sandboxUid: `uid-${name}`, boot: 1 });
+
+  /** The host keeps this, as the container of a session of this namespace. */
+  function keep(name: string, archive: Buffer | typeof TORN, namespace: string = LAB): void {
+    lab.driver.archives.set(computeOf(name), archive);
+    const owner = { installation: "install", namespace, sandbox: "one", sandboxUid: `uid-${name}`, boot: 1 };
+    lab.driver.owners.set(computeOf(name), owner);
+  }
+
   /** A World with a rescue, as its controller would have left it. */
   async function world(name: string): Promise<void> {
     const client = lab.kube.resource(WORLDS);
@@ -50,10 +60,10 @@ describe("rescues through the gateway", () => {
     await client.create(object, { namespace: LAB, signal });
     const rescue = {
       operation: OPERATION,
-      sandbox: { name: "one", uid: "sandbox-uid" },
+      sandbox: { name: "one", uid: `uid-${name}` },
       runtime: "local",
       host: "one",
-      computeId: `compute-${name}`,
+      computeId: computeOf(name),
       reason: "SnapshotFailed",
       message: "the registry does not answer",
       since: iso(Date.now()),
@@ -168,7 +178,7 @@ describe("rescues through the gateway", () => {
   test("the archive of a kept container comes byte for byte, to who may create on proxy only", async () => {
     await world("archive");
     const archive = Buffer.concat([Buffer.alloc(1_000_000, 7), Buffer.alloc(1_024)]);
-    lab.driver.archives.set("compute-archive", archive);
+    keep("archive", archive);
     const target = path("archive", `proxy/rescues/${OPERATION}.tar`);
     const answer = await owner.send({ target });
     assert.equal(answer.status, 200);
@@ -179,8 +189,48 @@ describe("rescues through the gateway", () => {
 
   test("an archive that breaks is cut off, never ended as if it were whole", async () => {
     await world("torn");
-    lab.driver.archives.set("compute-torn", TORN);
+    keep("torn", TORN);
     await assert.rejects(owner.send({ target: path("torn", `proxy/rescues/${OPERATION}.tar`) }));
+  });
+
+  const change = async (name: string, rescue: Readonly<Record<string, unknown>>): Promise<void> => {
+    const rescues = (await statusOf(name)).rescues?.map((one) => ({ ...one, ...rescue }));
+    await lab.kube
+      .resource(WORLDS)
+      .patchStatus({ namespace: LAB, name }, { status: { rescues } }, { signal: lab.signal });
+  };
+
+  test("an archive of another tenant's container, which somebody wrote into the record, is handed out to nobody", async () => {
+    keep("victim", Buffer.from("secret"), "vault");
+    await world("forged");
+    for (const rescue of [
+      { computeId: computeOf("victim") },
+      { computeId: computeOf("victim"), sandbox: { name: "one", uid: "uid-victim" } },
+    ]) {
+      await change("forged", rescue);
+      const answer = await owner.send({ target: path("forged", `proxy/rescues/${OPERATION}.tar`) });
+      assert.deepEqual([answer.status, codeOf(answer)], [409, "ForeignCompute"]);
+    }
+  });
+
+  test("nor is one of a session that goes on, or of another World", async () => {
+    const { metadata } = await lab.sandbox("busy");
+    const computeId = await lab.computeOf("busy");
+    lab.driver.archives.set(computeId, Buffer.from("secret"));
+    const kept = { installation: "install", namespace: LAB, sandbox: "busy", sandboxUid: metadata.uid, boot: 1 };
+    lab.driver.owners.set(computeId, kept);
+    await world("busy");
+    await change("busy", { computeId, sandbox: { name: "busy", uid: metadata.uid } });
+    const answer = await owner.send({ target: path("busy", `proxy/rescues/${OPERATION}.tar`) });
+    // The fixture's Sandbox runs a throwaway image, of no World.
+    assert.deepEqual([answer.status, codeOf(answer)], [409, "ForeignCompute"]);
+    await lab.sandbox("of-world", { spec: { image: null, world: { name: "busy" } } });
+    const own = await lab.read("of-world");
+    const id = await lab.computeOf("of-world");
+    lab.driver.owners.set(id, { ...kept, sandbox: "of-world", sandboxUid: own.metadata.uid });
+    await change("busy", { computeId: id, sandbox: { name: "of-world", uid: own.metadata.uid } });
+    const running = await owner.send({ target: path("busy", `proxy/rescues/${OPERATION}.tar`) });
+    assert.deepEqual([running.status, codeOf(running)], [409, "SessionEnding"]);
   });
 
   test("an archive of what is not kept, or of a container that is gone, is an error before the first byte", async () => {

@@ -4,6 +4,7 @@ import { untilAborted } from "../../reconciler/deadline.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import {
   type CommittedImage,
+  type ComputeOwner,
   type ComputeSpec,
   computeName,
   type ExecRecord,
@@ -37,6 +38,7 @@ import { causeOf, containerNotFound, EngineRefused, refusedAs, tolerate } from "
 import { type HelperCommand, helperChannel, isExecPending, pendingExecs, startHelper } from "./exec.ts";
 import { ExecStarts } from "./exec-starts.ts";
 import { Images } from "./images.ts";
+import { ownerOf } from "./labels.ts";
 import { OwnContainers } from "./own-containers.ts";
 import { Provisioner } from "./provision.ts";
 import { choosePruned } from "./prune.ts";
@@ -164,6 +166,11 @@ class DockerDriver implements RuntimeDriver {
 
   async inspect(id: string, signal: AbortSignal): Promise<ObservedCompute> {
     return observe(await refusedAs("HostRefused", this.#own.inspect(id, signal)));
+  }
+
+  async ownerOf(id: string, signal: AbortSignal): Promise<ComputeOwner | undefined> {
+    const container = await refusedAs("HostRefused", this.#own.inspect(id, signal));
+    return container && ownerOf(container.Config.Labels);
   }
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {

@@ -5,6 +5,7 @@ import type { RegistryLogin } from "../../registry/contract.ts";
 import {
   CAPTURE_REPOSITORY,
   type CommittedImage,
+  type ComputeOwner,
   type ComputeSpec,
   computeName,
   type ExecRecord,
@@ -83,6 +84,10 @@ export class FakeDriver implements RuntimeDriver {
       { operation: "inspect", subject: id, signal },
       () => this.#own(id)?.observed ?? { state: "Absent" },
     );
+  }
+
+  ownerOf(id: string, signal: AbortSignal): Promise<ComputeOwner | undefined> {
+    return this.#effect({ operation: "ownerOf", subject: id, signal }, () => this.#own(id)?.owner);
   }
 
   exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {

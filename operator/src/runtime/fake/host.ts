@@ -34,6 +34,7 @@ export type FakeOperation =
   | "pull"
   | "create"
   | "inspect"
+  | "ownerOf"
   | "exec"
   | "readFile"
   | "writeFile"

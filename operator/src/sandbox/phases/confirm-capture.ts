@@ -12,7 +12,7 @@ import { recordStage } from "../operation.ts";
 import { committedBy, publishedFields } from "../publish-operation.ts";
 import { isoNow, recordIntent, recordProgress } from "../record.ts";
 import type { SandboxScope } from "../scope.ts";
-import { repositoryName } from "../world-of.ts";
+import { captureOwner, repositoryName } from "../world-of.ts";
 
 /** Puts the operation where the facts are. One that has nothing left to publish is intended again, and so judged lost. */
 export async function confirmCapture(scope: SandboxScope): Promise<PhaseResult> {
@@ -52,9 +52,9 @@ async function provenStage(
   driver: RuntimeDriver,
 ): Promise<SandboxOperation["stage"]> {
   const { dependencies, context } = scope;
-  const { installation, snapshots } = dependencies;
+  const { snapshots } = dependencies;
   const isOnItsWay = isPastCapture(stage) && stage !== "Committed" && stage !== "Discarded";
-  if (await snapshots.isCaptured({ operation: id, driver, installation }, context.signal)) {
+  if (await snapshots.isCaptured({ operation: id, driver, owner: captureOwner(scope) }, context.signal)) {
     return isOnItsWay ? stage : "Captured";
   }
   if (!scope.world) return stage;

@@ -3,6 +3,7 @@ import type { SandboxStatus, World } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import { unpublishedRescues } from "../../world/lineage.ts";
+import { rescuesOf } from "../../world/lost-hold.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { publishedFields } from "../publish-operation.ts";
 import { isoNow, recordProgress, type SandboxStatusPatch } from "../record.ts";
@@ -20,13 +21,20 @@ export async function followRescue(scope: SandboxScope): Promise<PhaseResult> {
   // The cache may not show the rescue yet.
   const fresh = await scope.dependencies.worldWriter.read(refOf(world), scope.context.signal);
   scope.world = fresh;
-  if (isKept(fresh, rescue.operation)) return CONTINUE;
+  if (isKept(fresh, rescue.operation) || isForgotten(scope, fresh, rescue.operation)) return CONTINUE;
   await recordProgress(scope, () => outcomeOf(scope, fresh, { lastEnding, operation: rescue.operation }));
   return CONTINUE;
 }
 
 const isKept = (world: World, operation: string): boolean =>
   unpublishedRescues(statusOf(world)).some((rescue) => rescue.operation === operation);
+
+/** Somebody removed it from the World, and its Runtime still has it: the World writes it down anew. */
+function isForgotten({ dependencies, sandbox }: SandboxScope, world: World, operation: string): boolean {
+  const { versions = [], lostWork = [] } = statusOf(world);
+  const isOver = [...versions, ...lostWork].some((one) => one.operation === operation);
+  return !isOver && rescuesOf(dependencies.runtimes, sandbox.metadata).some((one) => one.operation === operation);
+}
 
 function outcomeOf(
   scope: SandboxScope,

@@ -3,6 +3,7 @@
  * The same phase serves a snapshot of a running session and every ending (deadline, close, delete, mode, crash). Each stage
  * is written before the next begins and may be repeated; a later process goes on from the stage it finds.
  */
+import { randomUUID } from "node:crypto";
 import { clip, LIMITS, type SandboxOperation } from "@agentworlds/crds";
 import { isConflict } from "../../kube/errors.ts";
 import { Overtaken, Waiting } from "../../reconciler/policy.ts";
@@ -21,7 +22,7 @@ import { isoNow, recordProgress } from "../record.ts";
 import { answer } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
 import type { SandboxScope } from "../scope.ts";
-import { repositoryName } from "../world-of.ts";
+import { captureOwner, repositoryName } from "../world-of.ts";
 import { intend } from "./intend.ts";
 
 export async function hibernate(scope: SandboxScope): Promise<PhaseResult> {
@@ -77,12 +78,14 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   const { snapshots } = scope.dependencies;
   const { signal } = scope.context;
   const operation = currentOperation(scope);
-  const capture = { operation: operation.id, driver, computeId: compute.id, repository: repositoryName(scope) };
+  const owner = captureOwner(scope);
+  const capture = { operation: operation.id, driver, computeId: compute.id, owner, repository: repositoryName(scope) };
   const isThere = isAlive(observed) || observed?.state === "Exited";
 
   if (needsCapture(operation) || (isThere && !(await isStillCaptured(scope, operation)))) {
     // The session may have run on since an earlier try: a capture that is already there is adopted only where it stood still.
-    if (operation.stage === "Intended" || observed?.state === "Running") await snapshots.forgetCapture(capture, signal);
+    const isFresh = operation.stage !== "Intended" && observed?.state !== "Running";
+    if (!isFresh && (await snapshots.forgetCapture(capture, signal)) === "Foreign") await renameOperation(scope);
     await quiesce(scope, driver);
     await snapshots.capture(capture, signal);
     // What a retry must repeat to the letter is written down with the capture.
@@ -131,10 +134,17 @@ async function upload(scope: SandboxScope, capture: CaptureRequest): Promise<Upl
 }
 
 /** Somebody may have cleaned the host's images up; as long as the container is there, the work can be captured anew. */
-function isStillCaptured({ dependencies, driver, context }: SandboxScope, { id }: SandboxOperation): Promise<boolean> {
+function isStillCaptured(scope: SandboxScope, { id }: SandboxOperation): Promise<boolean> {
+  const { dependencies, driver, context } = scope;
   if (!driver) throw new OperationLost("nothing to capture from");
-  const { installation, snapshots } = dependencies;
-  return snapshots.isCaptured({ operation: id, driver, installation }, context.signal);
+  return dependencies.snapshots.isCaptured({ operation: id, driver, owner: captureOwner(scope) }, context.signal);
+}
+
+/** The id is that of another session's capture: somebody wrote it into status. Under it nothing of this one could be captured. */
+async function renameOperation(scope: SandboxScope): Promise<never> {
+  const { id } = currentOperation(scope);
+  await recordStage(scope, { id: randomUUID(), stage: "Intended" });
+  throw new OperationLost(`operation ${id} is another session's`);
 }
 
 /** A snapshot of a running session gives up after this many attempts; an ending becomes a rescue and goes on trying. */

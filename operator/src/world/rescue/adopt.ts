@@ -36,8 +36,11 @@ function isMissing({ world, ref, dependencies }: WorldScope, rescue: RuntimeResc
  */
 export const isItsSessions = (
   { dependencies }: Pick<WorldScope, "dependencies">,
-  { computeId }: Pick<RuntimeRescue, "computeId">,
-): boolean => dependencies.sandboxes.list().some(({ status }) => status?.compute?.id === computeId);
+  { computeId, sandbox }: Pick<RuntimeRescue, "computeId" | "sandbox">,
+): boolean =>
+  dependencies.sandboxes
+    .list()
+    .some(({ metadata, status }) => metadata.uid === sandbox.uid && status?.compute?.id === computeId);
 
 /** One that is a version by now is written down, too: its container is still to go. */
 const isKnown = ({ rescues = [], lostWork = [] }: WorldStatus, operation: string): boolean =>

@@ -4,6 +4,8 @@ import { Terminal } from "../../reconciler/policy.ts";
 import { RegistryError } from "../../registry/errors.ts";
 import type { RuntimeDriver } from "../../runtime/contract.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
+import { isOfItsSession } from "../../runtime/rescues.ts";
+import type { CaptureOwner } from "../../snapshot/contract.ts";
 import { repositoryInRegistry } from "../own-repository.ts";
 import type { WorldScope } from "../scope.ts";
 
@@ -12,33 +14,64 @@ export class WorkGone extends Error {
   override readonly name = "WorkGone";
 }
 
-/** Throws `HostUnreachable`, also for another engine at the host's address: what that one does not have is not lost. */
-export async function hostOf({ dependencies, context }: WorldScope, rescue: WorldRescue): Promise<RuntimeDriver> {
+/** The record names what is not of a session of this World: somebody wrote it by hand. Nothing on the host is touched for it. */
+export class ForeignRescue extends Error {
+  override readonly name = "ForeignRescue";
+}
+
+/** Throws `ForeignRescue`; and `HostUnreachable`, also for another engine at the host's address: what that one does not have is not lost. */
+export async function hostOf(scope: WorldScope, rescue: WorldRescue): Promise<RuntimeDriver> {
+  const { dependencies, context } = scope;
   const { runtime, host, engine } = rescue;
   const driver = await dependencies.driverFor(runtime, host, context.signal);
   const found = engine === undefined ? undefined : await driver.identity(context.signal);
-  if (found === engine) return driver;
-  throw new RuntimeError("HostUnreachable", `${runtime}/${host} is another engine now (${found}, not ${engine})`);
+  if (found !== engine) {
+    throw new RuntimeError("HostUnreachable", `${runtime}/${host} is another engine now (${found}, not ${engine})`);
+  }
+  const owner = await driver.ownerOf(rescue.computeId, context.signal);
+  if (isOfItsSession(rescue, { namespace: scope.ref.namespace, owner }) && !isOfAnotherWorld(scope, rescue)) {
+    return driver;
+  }
+  throw new ForeignRescue(
+    `ForeignCompute: ${rescue.computeId} on ${runtime}/${host} is not what a session ${rescue.sandbox.name} (${rescue.sandbox.uid}) of this World left behind; it is not touched`,
+  );
 }
+
+/** Its Sandbox is there, and `spec.world` never changes. */
+const isOfAnotherWorld = ({ dependencies, ref }: WorldScope, { sandbox }: WorldRescue): boolean =>
+  dependencies.sandboxes
+    .list()
+    .some(
+      ({ metadata, spec }) =>
+        metadata.uid === sandbox.uid && (metadata.namespace !== ref.namespace || spec.world?.name !== ref.name),
+    );
+
+/** Whose the capture of a rescue has to be. */
+export const captureOwner = ({ dependencies, ref }: WorldScope, { sandbox }: WorldRescue): CaptureOwner => ({
+  installation: dependencies.installation,
+  namespace: ref.namespace,
+  sandboxUid: sandbox.uid,
+});
 
 /**
  * The work stands still and is captured. Repeatable. Throws `WorkGone` only on proof: a container that its own engine does not
  * have, or that no host of any Runtime has, and no capture.
  */
 export async function secureWork(scope: WorldScope, rescue: WorldRescue, driver: RuntimeDriver): Promise<void> {
-  const { snapshots, installation, writer } = scope.dependencies;
+  const { snapshots, writer } = scope.dependencies;
   const { signal } = scope.context;
   const { operation, computeId } = rescue;
+  const owner = captureOwner(scope, rescue);
   const { state } = await driver.inspect(computeId, signal);
   if (state === "Running") {
     // Its host did not answer when the session ended, and it ran on: what was captured before is not the last of it.
     await writer.changeRescue(scope.ref, { operation, fields: { consistency: "Crash" } }, signal);
-    await snapshots.forgetCapture({ operation, driver }, signal);
+    await snapshots.forgetCapture({ operation, driver, owner }, signal);
   }
   if (state === "Running" || state === "Frozen") await driver.stop(computeId, signal);
-  if (await snapshots.isCaptured({ operation, driver, installation }, signal)) return;
+  if (await snapshots.isCaptured({ operation, driver, owner }, signal)) return;
   if (state === "Absent") return demandElsewhere(scope, rescue);
-  await snapshots.capture({ operation, driver, computeId, repository: repositoryInRegistry(scope) }, signal);
+  await snapshots.capture({ operation, driver, computeId, owner, repository: repositoryInRegistry(scope) }, signal);
 }
 
 async function demandElsewhere({ dependencies, context }: WorldScope, rescue: WorldRescue): Promise<never> {
@@ -57,13 +90,14 @@ export async function removeWork(scope: WorldScope, rescue: WorldRescue, driver:
   const { snapshots, runtimeRescues, log } = scope.dependencies;
   const { signal } = scope.context;
   const { operation, computeId, runtime } = rescue;
+  const owner = captureOwner(scope, rescue);
   await driver.remove(computeId, signal);
   try {
-    await snapshots.forget({ operation, driver, repository: repositoryInRegistry(scope) }, signal);
+    await snapshots.forget({ operation, driver, owner, repository: repositoryInRegistry(scope) }, signal);
   } catch (error) {
     const isMoved = error instanceof Terminal && error.reason === "RegistryMoved";
     if (!(error instanceof RegistryError) && !isMoved) throw error;
     log.warn({ err: error, operation }, "the tag of a capture that nobody needs could not be removed");
   }
-  await runtimeRescues.forget(runtime, operation, signal);
+  await runtimeRescues.forget(runtime, rescue, signal);
 }

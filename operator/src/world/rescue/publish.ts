@@ -7,7 +7,7 @@ import { repositoryInRegistry } from "../own-repository.ts";
 import { type PublishedVersion, publishVersion } from "../publication.ts";
 import type { WorldScope } from "../scope.ts";
 import { statusOf } from "../status-writer.ts";
-import { hostOf, secureWork, WorkGone } from "./host.ts";
+import { captureOwner, hostOf, secureWork, WorkGone } from "./host.ts";
 
 /**
  * Stops, captures, uploads, publishes. Repeatable at any point: the capture and the version are found again by the rescue's
@@ -49,10 +49,11 @@ export async function uploadWork(scope: WorldScope, rescue: WorldRescue): Promis
   const { signal } = scope.context;
   const { operation, computeId } = rescue;
   const repository = repositoryInRegistry(scope);
+  const owner = captureOwner(scope, rescue);
   try {
     const driver = await hostOf(scope, rescue);
     await secureWork(scope, rescue, driver);
-    return await snapshots.upload({ operation, driver, computeId, repository }, signal);
+    return await snapshots.upload({ operation, driver, computeId, owner, repository }, signal);
   } catch (error) {
     const isWithoutHost = error instanceof WorkGone || isRuntimeError(error, "HostUnreachable");
     const earlier = isWithoutHost ? await snapshots.uploaded({ operation, repository }, signal) : undefined;

@@ -7,7 +7,7 @@ import type { WorldScope } from "../scope.ts";
 import { statusOf } from "../status-writer.ts";
 import { isItsSessions } from "./adopt.ts";
 import { exportRescue } from "./export.ts";
-import { hostOf } from "./host.ts";
+import { ForeignRescue, hostOf } from "./host.ts";
 import { describe, giveUp, isEndOfPass, type Tended, tendRescue } from "./tend.ts";
 
 type Answer = Omit<WorldRequestResult, "at">;
@@ -65,10 +65,20 @@ function answerOf(tended: Tended): Answer {
 async function discard(scope: WorldScope, rescue: WorldRescue, { user }: WorldRequest): Promise<Answer> {
   const published = publishedAs(scope, rescue.operation);
   if (published) return published;
-  await hostOf(scope, rescue);
-  const message = `discarded by ${user}`;
+  const message = `discarded by ${user}${await whatStays(scope, rescue)}`;
   const tended = await giveUp(scope, rescue, { cause: "Discarded", message, discardedBy: user });
   return { outcome: "Succeeded", message: tended.kind === "lost" ? tended.lost.message : message };
+}
+
+/** A record of what is not this World's goes, and nothing else. Throws when the host cannot be asked. */
+async function whatStays(scope: WorldScope, rescue: WorldRescue): Promise<string> {
+  try {
+    await hostOf(scope, rescue);
+    return "";
+  } catch (error) {
+    if (!(error instanceof ForeignRescue)) throw error;
+    return `; ${error.message}`;
+  }
 }
 
 /** Work that is a version already is not discarded by this verb. */

@@ -9,7 +9,7 @@ import type { PublishedVersion } from "../publication.ts";
 import type { AnnouncedEvent, WorldScope } from "../scope.ts";
 import { statusOf, WorldGone } from "../status-writer.ts";
 import { isItsSessions } from "./adopt.ts";
-import { hostOf, removeWork, WorkGone } from "./host.ts";
+import { ForeignRescue, hostOf, removeWork, WorkGone } from "./host.ts";
 import { judgeRescue, rescueBackoffMs } from "./judge.ts";
 import { causeOf, publishRescue } from "./publish.ts";
 
@@ -130,7 +130,7 @@ export async function giveUp(
   try {
     await removeWork(scope, rescue, await hostOf(scope, rescue));
   } catch (error) {
-    if (!(error instanceof RuntimeError)) throw error;
+    if (!(error instanceof RuntimeError) && !(error instanceof ForeignRescue)) throw error;
     dependencies.log.warn({ err: error, operation: rescue.operation }, "what is left of lost work stays on its host");
   }
   const { operation, sandbox, runtime, host, computeId, base, since } = rescue;
