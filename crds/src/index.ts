@@ -9,6 +9,7 @@ export {
   causedBySchema,
   clip,
   conditionSchema,
+  counted,
   GROUP,
   LIMITS,
   type NewObjectMeta,

@@ -32,6 +32,9 @@ export const LIMITS = {
   requests: 16,
 } as const;
 
+/** `1 host`, `2 hosts`: a number with its noun. */
+export const counted = (count: number, noun: string): string => `${count} ${count === 1 ? noun : `${noun}s`}`;
+
 /** Cuts a text to at most `max` characters, never inside one, and shows that it was cut. */
 export function clip(value: string, max: number): string {
   const characters = [...value];

@@ -38,10 +38,13 @@ export class Waiting extends Error {
   readonly reason: string;
   readonly remediation: string | undefined;
   readonly afterMs: number;
-  constructor(reason: string, details: PolicyDetails & { afterMs: number }) {
+  /** Type of the Event: `Normal` where everything that starts in order waits like this. Default `Warning`. */
+  readonly tells: "Normal" | "Warning";
+  constructor(reason: string, details: PolicyDetails & { afterMs: number; tells?: "Normal" | "Warning" }) {
     super(details.message, { cause: details.cause });
     this.reason = reason;
     this.remediation = details.remediation;
     this.afterMs = details.afterMs;
+    this.tells = details.tells ?? "Warning";
   }
 }

@@ -57,7 +57,7 @@ function hostEvents(before: Runtime, after: Runtime): RuntimeEvent[] {
   const returned = [...was].filter((name) => !is.has(name) && present.has(name));
   if (fallen.length === 0 && returned.length === 0) return [];
   const changes = [
-    ...(fallen.length > 0 ? [`no answer any more from ${fallen.join(", ")}`] : []),
+    ...(fallen.length > 0 ? [`no answer from ${fallen.join(", ")}`] : []),
     ...(returned.length > 0 ? [`${returned.join(", ")} answers again`] : []),
   ];
   const message = `${changes.join("; ")}; ${after.status?.hostsReachable ?? "0"} hosts answer`;

@@ -181,7 +181,7 @@ test("a host that falls silent and answers again is announced once each", async 
   await pass();
   await pass();
   assert.deepEqual(events, [
-    "Warning NoHostReachable: no answer any more from a; 0/1 hosts answer",
+    "Warning NoHostReachable: no answer from a; 0/1 hosts answer",
     "Normal AllHostsReachable: a answers again; 1/1 hosts answer",
   ]);
 });
@@ -255,7 +255,7 @@ test("while work is kept that is in no version, a condition names it; what is ke
   await pass();
   const condition = () => now()?.status.conditions?.find(({ type }) => type === "RescuesKept");
   assert.equal(condition()?.status, "True");
-  assert.match(condition()?.message ?? "", /^1 rescues .* publish-1 of Sandbox team\/one on a;/);
+  assert.match(condition()?.message ?? "", /^1 rescue .* publish-1 of Sandbox team\/one on a;/);
   const known = now();
   assert.ok(known);
   runtimes.put({ ...known, status: { ...known.status, rescues: [empty] } });

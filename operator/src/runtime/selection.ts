@@ -1,5 +1,6 @@
 /** Which Runtime a session uses, and why not: pure decisions over the Runtimes that exist. There is never a fallback. */
 import type { Runtime } from "@agentworlds/crds";
+import { findCondition } from "../reconciler/conditions.ts";
 
 export type RuntimeVerdict =
   | { readonly kind: "found"; readonly runtime: Runtime }
@@ -44,6 +45,28 @@ export function selectRuntime(runtimes: readonly Runtime[], wish: RuntimeWish): 
     };
   }
   return named;
+}
+
+/** Why a Runtime without a platform cannot be used yet. That its hosts were not asked yet is how every Runtime begins. */
+export function explainNotReady({ metadata: { name }, status }: Runtime): {
+  readonly message: string;
+  readonly remediation: string;
+  readonly tells: "Normal" | "Warning";
+} {
+  const ready = findCondition(status?.conditions, "Ready");
+  if (!ready) {
+    return {
+      message: `the hosts of Runtime ${name} are being asked`,
+      remediation: "this goes on by itself",
+      tells: "Normal",
+    };
+  }
+  // Its message names addresses of hosts, which not everybody may read.
+  return {
+    message: `Runtime ${name} cannot be used now: ${ready.reason}`,
+    remediation: `see its conditions: kubectl describe runtime ${name}`,
+    tells: "Warning",
+  };
 }
 
 function selectByName(runtimes: readonly Runtime[], name: string): RuntimeVerdict {

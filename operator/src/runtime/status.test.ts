@@ -86,6 +86,38 @@ test("a session may land on any host, so only what all reachable ones can do cou
   assert.equal(status.platform, "linux/amd64");
 });
 
+const inSpec = runtimeOf({
+  spec: {
+    docker: {
+      hosts: [
+        { name: "a", endpoint: "unix:///var/run/docker.sock" },
+        { name: "b", endpoint: "tcp://10.1.2.3:2376" },
+      ],
+    },
+  },
+});
+const explained: [name: string, probes: HostProbe[], type: string, message: string][] = [
+  [
+    "no host answers",
+    [{ name: "a", problem: "GET /_ping: connect ENOENT" }],
+    "Ready",
+    "no host answers: a at unix:///var/run/docker.sock (GET /_ping: connect ENOENT); check spec.docker.hosts[].endpoint, and that the operator reaches it from where it runs",
+  ],
+  ["one is silent", [answers("a"), silent("b")], "Available", "b at tcp://10.1.2.3:2376 (connect ECONNREFUSED)"],
+  ["one of one answers", [answers("a")], "Available", "all answer: 1 host"],
+  [
+    "two platforms",
+    [answers("a"), answers("b", { platform: "linux/arm64" })],
+    "Ready",
+    "the hosts of one Runtime must have one platform: a is linux/amd64, b is linux/arm64; make a Runtime of each",
+  ],
+];
+for (const [name, probes, type, message] of explained) {
+  test(`${name}: ${type} says what a person needs`, () => {
+    assert.equal(derive(probes, inSpec).conditions?.find((condition) => condition.type === type)?.message, message);
+  });
+}
+
 test("the order in which hosts answer changes nothing that is compared", () => {
   const one = derive([
     answers("a", { capabilities: ["exec", "freeze"] }),

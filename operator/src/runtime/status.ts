@@ -1,6 +1,6 @@
 /** The Runtime's status from one round of probes: pure. */
 import type { Platform, Runtime, RuntimeHostStatus, RuntimeRescue, RuntimeStatus, Sandbox } from "@agentworlds/crds";
-import { clip, LIMITS } from "@agentworlds/crds";
+import { clip, counted, LIMITS } from "@agentworlds/crds";
 import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
 import type { HostFacts } from "./contract.ts";
 import { drainOf } from "./drain.ts";
@@ -113,7 +113,7 @@ function deriveConditions(
 ): DerivedCondition[] {
   const observedGeneration = runtime.metadata.generation ?? 0;
   const silent = found.hosts.filter((host) => host.state === "Unreachable");
-  const names = silent.map((host) => `${host.name} (${host.message})`).join("; ");
+  const names = silent.map(({ name, message }) => `${addressed(runtime, name)} (${message})`).join("; ");
   const homeless = found.sessions.filter(
     (sandbox) => !found.hosts.some((host) => host.name === sandbox.status?.compute?.host),
   );
@@ -131,7 +131,11 @@ function deriveConditions(
     conditions.push({
       type: "Available",
       ...(silent.length === 0
-        ? { status: "True", reason: "AllHostsReachable", message: `${found.hosts.length} hosts answer` }
+        ? {
+            status: "True",
+            reason: "AllHostsReachable",
+            message: `all answer: ${counted(found.hosts.length, "host")}`,
+          }
         : { status: "False", reason: "SomeHostsUnreachable", message: names }),
       observedGeneration,
     });
@@ -155,7 +159,7 @@ function deriveConditions(
       status: "True",
       reason: "RescuesKept",
       message: clip(
-        `${kept.length} rescues of work that is in no version: ${named.join("; ")}; status.rescues says until when`,
+        `${counted(kept.length, "rescue")} of work that is in no version: ${named.join("; ")}; status.rescues says until when`,
         LIMITS.message,
       ),
       observedGeneration,
@@ -173,6 +177,11 @@ function deriveConditions(
   return conditions;
 }
 
+function addressed({ spec }: Runtime, name: string): string {
+  const host = spec.docker?.hosts.find((one) => one.name === name);
+  return host ? `${name} at ${host.endpoint}` : name;
+}
+
 function isLost({ unreachableAt }: RuntimeHostStatus, runtime: Runtime, now: number): boolean {
   const lostAt = hostLostAt(unreachableAt, runtime);
   return lostAt !== undefined && now >= lostAt;
@@ -183,6 +192,7 @@ const iso = (epochMs: number): string => new Date(epochMs).toISOString();
 function readiness(
   runtime: Runtime,
   found: {
+    readonly hosts: readonly RuntimeHostStatus[];
     readonly reachable: readonly HostFacts[];
     readonly platform: Platform | undefined;
     readonly sessions: readonly Sandbox[];
@@ -198,9 +208,17 @@ function readiness(
       message: `takes no sessions; ${found.sessions.length} that have compute hibernate, ${rescues} rescues are kept`,
     };
   }
-  if (found.reachable.length === 0) return { status: "False", reason: "NoHostReachable", message: silentHosts };
+  if (found.reachable.length === 0) {
+    const message = clip(
+      `no host answers: ${silentHosts}; check spec.docker.hosts[].endpoint, and that the operator reaches it from where it runs`,
+      LIMITS.message,
+    );
+    return { status: "False", reason: "NoHostReachable", message };
+  }
   if (found.platform === undefined) {
-    return { status: "False", reason: "PlatformsDiffer", message: "the hosts of one Runtime must have one platform" };
+    const platforms = found.hosts.flatMap(({ name, platform }) => (platform ? [`${name} is ${platform}`] : []));
+    const message = `the hosts of one Runtime must have one platform: ${platforms.join(", ")}; make a Runtime of each`;
+    return { status: "False", reason: "PlatformsDiffer", message };
   }
   if (runtime.spec.scheduling === "Cordoned") {
     const { cordonedAt = iso(found.now) } = runtime.status ?? {};

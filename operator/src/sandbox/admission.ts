@@ -1,7 +1,9 @@
 /** Who may boot now: pure checks against what exists, and the desk where hold and slot are taken together. */
+
 import type { Runtime, Sandbox } from "@agentworlds/crds";
 import { untilAborted } from "../reconciler/deadline.ts";
 import type { Capability } from "../runtime/contract.ts";
+import { explainNotReady } from "../runtime/selection.ts";
 
 /** What a session needs of its Runtime. */
 export interface SessionNeeds {
@@ -13,7 +15,13 @@ export interface SessionNeeds {
 
 export type RuntimeCheck =
   | { readonly kind: "fits" }
-  | { readonly kind: "waits"; readonly reason: string; readonly message: string; readonly remediation: string }
+  | {
+      readonly kind: "waits";
+      readonly reason: string;
+      readonly message: string;
+      readonly remediation: string;
+      readonly tells?: "Normal" | "Warning";
+    }
   | { readonly kind: "refused"; readonly reason: string; readonly message: string; readonly remediation: string };
 
 /** A missing capability, another platform: refused by name. A cordon or a silent host: it heals, so the session waits. */
@@ -32,8 +40,7 @@ export function checkRuntime(runtime: Runtime, needs: SessionNeeds): RuntimeChec
     return {
       kind: "waits",
       reason: "RuntimeNotReady",
-      message: `no host of Runtime ${name} has answered yet`,
-      remediation: "see the Runtime's conditions",
+      ...explainNotReady(runtime),
     };
   }
   if (needs.platform !== undefined && needs.platform !== platform) {

@@ -77,6 +77,19 @@ for (const [name, conditions, said] of unready) {
   });
 }
 
+test("that a new World copies its image, or a new Runtime is being asked, is no warning; a World that stalls is one", async () => {
+  const parts = await memoryParts({});
+  parts.changeWorld((world) => ({ ...world, status: { observedGeneration: -1 } }));
+  await parts.pass();
+  const conditions = [of("Stalled", "True", "PreviousLineageFound", "left versions")];
+  parts.changeWorld((world) => ({ ...world, status: { observedGeneration: 1, conditions } }));
+  await parts.pass();
+  assert.deepEqual(
+    parts.events.filter(({ reason }) => reason === "WorldNotReady").map(({ type }) => type),
+    ["Normal", "Warning"],
+  );
+});
+
 test("a long reason of the World is cut", async () => {
   const parts = await memoryParts({});
   const conditions = [of("Stalled", "True", "SourceNotAllowed", "x".repeat(1024))];

@@ -7,7 +7,7 @@ import { type PassOutcome, type Phase, runPhases } from "../reconciler/phases.ts
 import { Overtaken } from "../reconciler/policy.ts";
 import type { Reconcile, ReconcileContext, ReconcileResult } from "../reconciler/reconcile.ts";
 import { creatorOf } from "../world/creator.ts";
-import { explain } from "../world/status.ts";
+import { eventTypeOf, explain } from "../world/status.ts";
 import { WorldGone } from "../world/status-writer.ts";
 import { drainOf } from "./drain.ts";
 import { watchHost } from "./host-loss.ts";
@@ -101,7 +101,7 @@ async function summarise(
     scope.dependencies.announce(
       { kind: "Sandbox", object: scope.sandbox },
       {
-        type: "Warning",
+        type: eventTypeOf(failure),
         reason: explained.reason,
         action: "Reconcile",
         message: explained.message,

@@ -2,7 +2,7 @@
  * `from.repository`: the versions of an earlier World of the namespace are brought into an own repository, under the same
  * numbers and digests, and the newest is head. Every step may be repeated; `latest` is written last and marks the end.
  */
-import { sourceOf, type WorldStatus, type WorldVersion } from "@agentworlds/crds";
+import { counted, sourceOf, type WorldStatus, type WorldVersion } from "@agentworlds/crds";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { copyBlobs } from "../registry/copy.ts";
@@ -233,7 +233,7 @@ function announceAdoption(scope: WorldScope, { from, copied, damaged }: Copied &
       type: left ? "Warning" : "Normal",
       reason: "LineageAdopted",
       action: "Adopt",
-      message: `${copied.length} versions of ${from} were adopted, head is version ${head?.version}${left && `; not whole in the registry and left there: ${left}`}`,
+      message: `${counted(copied.length, "version")} of ${from} ${copied.length === 1 ? "was" : "were"} adopted, head is version ${head?.version}${left && `; not whole in the registry and left there: ${left}`}`,
     },
   );
 }

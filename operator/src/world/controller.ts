@@ -19,7 +19,7 @@ import { recoverLineage } from "./recover.ts";
 import { lookBeyondHead } from "./registry-ahead.ts";
 import { tendRescues } from "./rescue/phase.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
-import { deriveWorldConditions, explain } from "./status.ts";
+import { deriveWorldConditions, eventTypeOf, explain } from "./status.ts";
 import { statusOf, WorldGone } from "./status-writer.ts";
 import { repairTags, retain } from "./upkeep.ts";
 
@@ -93,7 +93,7 @@ function announceFailure(scope: WorldScope, failure: unknown): void {
   if (!explained) return;
   scope.dependencies.announce(
     { kind: "World", object: scope.world },
-    { type: "Warning", reason: explained.reason, action: "Reconcile", message: explained.message },
+    { type: eventTypeOf(failure), reason: explained.reason, action: "Reconcile", message: explained.message },
   );
 }
 

@@ -5,7 +5,7 @@ import type { PhaseResult } from "../reconciler/reconcile.ts";
 import { CONTINUE } from "../reconciler/reconcile.ts";
 import type { CopiedSource } from "../registry/sources.ts";
 import type { Platform } from "../runtime/contract.ts";
-import { selectRuntime } from "../runtime/selection.ts";
+import { explainNotReady, selectRuntime } from "../runtime/selection.ts";
 import { withoutVolumes } from "../snapshot/image-config.ts";
 import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publish.ts";
 import { creatorOf } from "./creator.ts";
@@ -132,9 +132,5 @@ async function platformOfRuntime(scope: WorldScope): Promise<Platform> {
   }
   const platform = verdict.runtime.status?.platform;
   if (platform === "linux/amd64" || platform === "linux/arm64") return platform;
-  throw new Waiting("RuntimeNotReady", {
-    message: `Runtime ${verdict.runtime.metadata.name} has not reported its platform yet`,
-    remediation: "see the Runtime's conditions",
-    afterMs: 15_000,
-  });
+  throw new Waiting("RuntimeNotReady", { ...explainNotReady(verdict.runtime), afterMs: 15_000 });
 }

@@ -40,7 +40,9 @@ test("a status that was deleted by hand is rebuilt as it was, and announced", as
   await parts.pass();
   assert.deepEqual(lineageOf(parts.world()), before);
   assert.equal(parts.condition("Ready")?.status, "True");
-  assert.ok(parts.reasons().includes("LineageRecovered"));
+  const told = parts.events.find(({ reason }) => reason === "LineageRecovered");
+  assert.equal(told?.type, "Normal", "nothing was lost");
+  assert.match(told.message, /^the status was lost and is read back from .*: \d versions, head is version \d/);
 });
 
 test("a rebuilt World rests: the next passes write nothing and read no versions", async () => {

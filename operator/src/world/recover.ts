@@ -2,7 +2,7 @@
  * A World whose status was lost: the repository derives from its UID, so what lies there is its own lineage, and going on
  * with it is right. Everything is rebuilt from manifests; holder and rescues only from what proves them (docs/adr/0012).
  */
-import type { Sandbox, WorldHolder, WorldRescue, WorldStatus } from "@agentworlds/crds";
+import { counted, type Sandbox, type WorldHolder, type WorldRescue, type WorldStatus } from "@agentworlds/crds";
 import { Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { creatorOf } from "./creator.ts";
@@ -150,11 +150,12 @@ function announceRecovery(scope: WorldScope, lineage: RecoveredLineage, holder: 
   scope.dependencies.announce(
     { kind: "World", object: scope.world },
     {
-      type: "Warning",
+      // As after an adoption: what healed by itself and lost nothing is no warning.
+      type: lost ? "Warning" : "Normal",
       reason: "LineageRecovered",
       action: "Recover",
       message: [
-        `the status was lost; ${versions.length} versions up to ${head.version} (${head.digest}) were read back from ${statusOf(scope.world).repository}`,
+        `the status was lost and is read back from ${statusOf(scope.world).repository}: ${counted(versions.length, "version")}, head is version ${head.version} (${head.digest})`,
         ...(holder ? [`Sandbox ${holder.sandbox} holds the World`] : []),
         ...(lost ? [`not taken over: ${lost}`] : []),
       ].join("; "),

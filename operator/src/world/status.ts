@@ -144,6 +144,10 @@ function progress(world: World, failure: ExplainedFailure | undefined): Derived[
   return [presentWhileTrue("Reconciling", { reason: "CopyingGenesis", message: beginning(world) })];
 }
 
+/** Whether the Event about a failure is a warning. */
+export const eventTypeOf = (failure: unknown): "Normal" | "Warning" =>
+  failure instanceof Waiting ? failure.tells : "Warning";
+
 /** A failure as a condition shows it. */
 export interface ExplainedFailure {
   readonly reason: string;

@@ -115,7 +115,19 @@ test("versions beyond the limit leave, and the Event says which stay beyond it a
       [2, at(0)],
     ],
   );
-  assert.match(parts.events.find(({ reason }) => reason === "Pruned")?.message ?? "", /0, 2 left .*1 \(Pinned\)/);
+  assert.equal(
+    parts.events.find(({ reason }) => reason === "Pruned")?.message,
+    "versions 0, 2 go: spec.retention.keepVersions is 1; kept beyond it: 1 (Pinned)",
+  );
+});
+
+test("one version that goes is told as one", async () => {
+  const parts = worldParts({ newest: 1, world: keepOne });
+  await parts.pass();
+  assert.equal(
+    parts.events.find(({ reason }) => reason === "Pruned")?.message,
+    "version 0 goes: spec.retention.keepVersions is 1",
+  );
 });
 
 test("a boot that the cache does not show yet protects its version", async () => {

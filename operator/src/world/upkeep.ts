@@ -82,7 +82,7 @@ async function repairAllTags(scope: WorldScope, found: { head: VersionPointer; p
     if (missing.length > 0) {
       problem(scope, "VersionsMissing", {
         reason: "VersionsMissing",
-        message: `the registry has no readable manifest of versions ${numbers(missing)}`,
+        message: `the registry has no readable manifest of ${named(missing)}`,
       });
     }
   } catch (error) {
@@ -109,7 +109,7 @@ function judge(scope: WorldScope, sessions: readonly Sandbox[]): RetentionVerdic
   return judgeRetention({
     versions: versions ?? [],
     headVersion: head?.version,
-    keepVersions: scope.world.spec.retention?.keepVersions ?? 10,
+    keepVersions: scope.world.spec.retention?.keepVersions ?? DEFAULT_KEPT,
     pinned: scope.world.spec.retention?.pinned ?? [],
     inUse: digestsInUse(scope, sessions),
   });
@@ -128,6 +128,7 @@ async function unlist(scope: WorldScope, { remove, skipped }: RetentionVerdict):
     },
     scope.context.signal,
   );
+  const { keepVersions } = scope.world.spec.retention ?? {};
   const kept = skipped.map(({ version, reason }) => `${version} (${reason})`).join(", ");
   scope.dependencies.announce(
     { kind: "World", object: scope.world },
@@ -135,7 +136,7 @@ async function unlist(scope: WorldScope, { remove, skipped }: RetentionVerdict):
       type: "Normal",
       reason: "Pruned",
       action: "Prune",
-      message: `versions ${numbers(leaving)} left by spec.retention.keepVersions${kept && `; kept beyond it: ${kept}`}`,
+      message: `${named(leaving)} ${leaving.length === 1 ? "goes" : "go"}: spec.retention.keepVersions is ${keepVersions ?? DEFAULT_KEPT}${kept && `; kept beyond it: ${kept}`}`,
     },
   );
 }
@@ -203,8 +204,12 @@ function digestsInUse(scope: WorldScope, sessions: readonly Sandbox[]): Readonly
 const reasonOf = (error: RegistryError): string =>
   isRegistryError(error, "Unavailable") ? "RegistryUnavailable" : "RegistryRefused";
 
-const numbers = (versions: readonly { readonly version: number }[]): string =>
-  versions.map(({ version }) => version).join(", ");
+/** `version 3`, `versions 3, 4`. */
+const named = (versions: readonly { readonly version: number }[]): string =>
+  `${versions.length === 1 ? "version" : "versions"} ${versions.map(({ version }) => version).join(", ")}`;
+
+/** As the schema has it. */
+const DEFAULT_KEPT = 10;
 
 function problem(
   scope: WorldScope,

@@ -1,7 +1,7 @@
 /** From "wanted" to "has a World, a host and a boot": hold and slot are taken in one pass or neither (DESIGN §4.2). */
 import { clip, type Runtime, type SandboxRequest, type VersionPointer, type World } from "@agentworlds/crds";
 import { ConnectionError } from "../../kube/errors.ts";
-import { findCondition } from "../../reconciler/conditions.ts";
+import { findCondition, isTrue } from "../../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
@@ -113,6 +113,7 @@ function requireWorld(scope: SandboxScope): World {
     throw new Waiting("WorldNotReady", {
       message: `World ${name} has no version yet${whyNotReady(world) ?? "; see the World's conditions"}`,
       afterMs: 60_000,
+      tells: isTrue(world.status?.conditions, "Stalled") ? "Warning" : "Normal",
     });
   }
   return world;
@@ -120,8 +121,8 @@ function requireWorld(scope: SandboxScope): World {
 
 /** What the World's own conditions say, so that who waits need not look there. */
 function whyNotReady({ status }: World): string | undefined {
-  const stalled = findCondition(status?.conditions, "Stalled");
-  const why = stalled?.status === "True" ? stalled : findCondition(status?.conditions, "Ready");
+  const conditions = status?.conditions;
+  const why = findCondition(conditions, isTrue(conditions, "Stalled") ? "Stalled" : "Ready");
   return why && clip(`: ${why.reason}: ${why.message}`, LONGEST_WHY);
 }
 
