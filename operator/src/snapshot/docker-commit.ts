@@ -4,9 +4,11 @@
  * xattrs other than capabilities are dropped. The snapshot engine replaces this file behind the same interface.
  */
 
+import { Readable } from "node:stream";
 import { isRegistryError } from "../registry/errors.ts";
 import type { InstallationRegistry } from "../registry/installation.ts";
 import type { ListedCapture } from "../runtime/contract.ts";
+import { isRuntimeError } from "../runtime/errors.ts";
 import type { CaptureOwner, CaptureRequest, SnapshotMechanism, UploadedCapture } from "./contract.ts";
 import { PublicationError } from "./errors.ts";
 import { parseImageConfig } from "./image-config.ts";
@@ -32,11 +34,13 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
 
     async upload(request, signal) {
       const tag = captureTag(request.operation);
-      await request.driver.push(
-        captureName(request.operation),
-        { repository: registry.asHostsNameIt(request.repository), tag, login: registry.login },
-        signal,
-      );
+      const target = { repository: registry.asHostsNameIt(request.repository), tag, login: registry.login };
+      try {
+        await request.driver.push(captureName(request.operation), target, signal);
+      } catch (error) {
+        if (isRuntimeError(error, "PushFailed")) await demandWritable(registry, request, signal);
+        throw error;
+      }
       return readPushed(registry, request, signal);
     },
 
@@ -78,6 +82,15 @@ const capturesNamed = async (
 
 const isOf = ({ owner }: ListedCapture, wanted: CaptureOwner): boolean =>
   owner.namespace === wanted.namespace && owner.sandboxUid === wanted.sandboxUid;
+
+/** An engine says that it could not push, and seldom why. Throws the registry's own reason when it takes nothing from us either. */
+async function demandWritable(
+  { client }: InstallationRegistry,
+  { repository, operation }: Pick<CaptureRequest, "repository" | "operation">,
+  signal: AbortSignal,
+): Promise<void> {
+  await client.uploadBlob(repository, Readable.from([Buffer.from(captureTag(operation))]), signal);
+}
 
 /** An engine tags what it pushes last: whatever the tag names is there whole. */
 async function readPushed(

@@ -40,6 +40,7 @@ import { ExecStarts } from "./exec-starts.ts";
 import { Images } from "./images.ts";
 import { ownerOf } from "./labels.ts";
 import { OwnContainers } from "./own-containers.ts";
+import { PushRetried } from "./progress.ts";
 import { Provisioner } from "./provision.ts";
 import { choosePruned } from "./prune.ts";
 import { EngineTransport } from "./transport.ts";
@@ -257,7 +258,7 @@ class DockerDriver implements RuntimeDriver {
     } catch (error) {
       // What went wrong with the push is what the caller must hear; a name that stays is pruned like any version's.
       await Promise.allSettled([this.#images.remove(remote, signal)]);
-      if (!(error instanceof EngineRefused)) throw error;
+      if (!(error instanceof EngineRefused) && !(error instanceof PushRetried)) throw error;
       const words = withoutCredentials(error.message, target.login);
       throw new RuntimeError("PushFailed", `${remote} was not pushed: ${words}`);
     }

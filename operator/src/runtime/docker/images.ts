@@ -5,7 +5,7 @@ import { registryAuth } from "./credentials.ts";
 import { tolerate } from "./engine-errors.ts";
 import { type ImageReference, parseImageReference, registryOf } from "./image-reference.ts";
 import { COMMIT_OF_LABEL, INSTALLATION_LABEL } from "./labels.ts";
-import { followProgress } from "./progress.ts";
+import { followProgress, refuseSecondRetry } from "./progress.ts";
 import type { EngineTransport } from "./transport.ts";
 
 const inspectedImage = z.object({
@@ -76,10 +76,12 @@ export class Images {
     await this.#transport.done({ method: "POST", path: "/images/prune", query, ms: 60_000 }, signal);
   }
 
+  /** Throws `PushRetried` when the engine waits for its third try of a layer. */
   async push(name: ImageReference, login: RegistryLogin | undefined, signal: AbortSignal): Promise<void> {
     const path = `/images/${name.repository}/push`;
     const headers = registryAuth(login, registryOf(name.repository));
-    await this.#follow({ path, query: { tag: name.reference }, headers }, signal);
+    const call = { method: "POST", path, query: { tag: name.reference }, headers, ms: PROGRESS_SILENCE_MS } as const;
+    await followProgress(this.#transport.stream(call, signal), refuseSecondRetry);
   }
 
   /** Commits without pausing: whether the tree stands still is the caller's decision. */

@@ -10,15 +10,41 @@ const progressLine = z.object({
 });
 
 /**
- * Reads a progress stream of pull, push or import to its end and returns the last status. The HTTP status of these
- * calls is 200 whatever happens: a line with `error` is the failure (`EngineRefused`).
+ * An engine sends a layer five times, with 5, 10, 15 and 20 s between, counts these down in the progress, and names the
+ * cause only at the end (moby distribution/xfer/upload.go). More than 5 s left is at least the third time.
  */
-export async function followProgress(source: AsyncIterable<Uint8Array>): Promise<string | undefined> {
+const RETRY = /^Retrying in (\d+) seconds?$/;
+const FIRST_RETRY_SECONDS = 5;
+
+/** The engine is still trying to send a layer, after it failed to more than once. */
+export class PushRetried extends Error {
+  override readonly name = "PushRetried";
+}
+
+/** For `followProgress` of a push: no later try is waited for. Throws `PushRetried`. */
+export function refuseSecondRetry(status: string): void {
+  const seconds = Number(RETRY.exec(status)?.[1] ?? 0);
+  if (seconds > FIRST_RETRY_SECONDS) throw new PushRetried(`the engine could not send a layer twice: ${status}`);
+}
+
+/**
+ * Reads a progress stream of pull, push or import to its end and returns the last status. The HTTP status of these
+ * calls is 200 whatever happens: a line with `error` is the failure (`EngineRefused`). What `judge` throws about a status
+ * ends it too, and with it the engine's work: it stops when nobody reads any more.
+ */
+export async function followProgress(
+  source: AsyncIterable<Uint8Array>,
+  judge: (status: string) => void = () => undefined,
+): Promise<string | undefined> {
   const decoder = new StringDecoder("utf8");
   let rest = "";
   let last: string | undefined;
   const read = (line: string) => {
-    if (line.trim() !== "") last = parseLine(line) ?? last;
+    if (line.trim() === "") return;
+    const status = parseLine(line);
+    if (status === undefined) return;
+    judge(status);
+    last = status;
   };
   for await (const chunk of source) {
     const lines = (rest + decoder.write(Buffer.from(chunk))).split("\n");

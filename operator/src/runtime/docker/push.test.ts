@@ -40,3 +40,17 @@ test("a local name that stays after the push is a failure of the host, not of th
   assert.match(String(await push(PUSHED, BUSY)), /image is being used/);
   assert.doesNotMatch(String(await push(PUSHED, BUSY)), /not pushed/);
 });
+
+test("an engine that goes on trying is not waited for: one retry, and then it is said", async () => {
+  const counting = (...seconds: number[]) =>
+    seconds.map((left) => `{"status":"Retrying in ${left} second${left === 1 ? "" : "s"}","id":"layer"}\n`).join("");
+  const endless = (text: string) => `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk(text)}`;
+  assert.match(
+    String(await push(endless(counting(5, 4, 3, 2, 1, 10)), NO_CONTENT)),
+    /PushFailed|not pushed: .*Retrying/,
+  );
+  const healed = `${counting(5, 4, 3, 2, 1)}{"status":"Pushed","id":"layer"}\n`;
+  assert.equal(await push(httpAnswer(200, healed), NO_CONTENT), "pushed");
+});
+
+const chunk = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
