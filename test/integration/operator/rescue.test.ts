@@ -152,7 +152,10 @@ describe("rescues", () => {
 
   test("the registry is down over an ending: the work is kept and becomes the next version when it is back", async () => {
     const { world, sandbox, rescue, down } = await rescued("kept", 503);
-    assert.match(conditionOf(sandbox, "SnapshotFailed")?.message ?? "", /kept on local\/here as .+ until .+Z as rescue/);
+    assert.match(
+      conditionOf(sandbox, "SnapshotFailed")?.message ?? "",
+      /kept on local\/here as .+ until .+Z as rescue/,
+    );
     assert.equal(await keptByRuntime(rescue.operation), true);
     assert.equal(await stage.containers(sandbox), 1);
     assert.equal((await stage.driver.inspect(rescue.computeId, stage.site.signal)).state, "Exited");
