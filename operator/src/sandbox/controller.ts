@@ -10,6 +10,7 @@ import { creatorOf } from "../world/creator.ts";
 import { eventTypeOf, explain } from "../world/status.ts";
 import { WorldGone } from "../world/status-writer.ts";
 import { drainOf } from "./drain.ts";
+import { keepHold } from "./hold.ts";
 import { watchHost } from "./host-loss.ts";
 import { admit } from "./phases/admit.ts";
 import { confirmCapture } from "./phases/confirm-capture.ts";
@@ -19,7 +20,7 @@ import { followRescue } from "./phases/follow-rescue.ts";
 import { forceEnd } from "./phases/force-end.ts";
 import { endCutOffAttempt, hibernate } from "./phases/hibernate.ts";
 import { lookElsewhere } from "./phases/look-elsewhere.ts";
-import { provision } from "./phases/provision.ts";
+import { mendReady, provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
 import { judge, observe, resolveWorld } from "./phases/resolve.ts";
 import { watchDeadline } from "./phases/watch-deadline.ts";
@@ -30,6 +31,7 @@ import { deriveSandboxStatus } from "./status.ts";
 /** The life of a Sandbox, in order. Each phase either finds nothing to do, acts once, or says when to come back. */
 const phases: readonly Phase<SandboxScope>[] = [
   disownCompute, // status names a stranger's container: from here on it names none
+  mendReady, // a session whose clock runs has been Ready
   resolveWorld, // which World; is it still the one this session booted from
   forceEnd, // a deletion that is far overdue, or that somebody wants to end now
   findCompute, // status names no container and there may be one: the hosts are asked
@@ -40,6 +42,7 @@ const phases: readonly Phase<SandboxScope>[] = [
   watchHost, // since when its host is silent; one that is gone for good
   rescueOverdue, // a silent host may not hold a deletion for ever
   judge, // the one decision: boot, run, snapshot, end, lost, asleep, finished
+  keepHold, // the World names nobody, and this session works in it
   acknowledgeLoss, // the container is gone: say so
   closeAsleep, // a close of a session that does not run
   admit, // World held and slot taken, in one pass or neither

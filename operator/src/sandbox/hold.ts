@@ -1,5 +1,33 @@
-/** The end of a Sandbox's hold on its World. */
+/** A Sandbox's hold on its World, beside the boot that takes it: its end, and what becomes of one that was taken away. */
+import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
+import { statusOf } from "../world/status-writer.ts";
 import type { SandboxScope } from "./scope.ts";
+import { refOf } from "./world-of.ts";
+
+/** Somebody removed the holder from the World's status while the session works in it: while the World is free, it is taken back. */
+export async function keepHold(scope: SandboxScope): Promise<PhaseResult> {
+  const { goal, world, sandbox, savesNothing } = scope;
+  const { compute, operation } = sandbox.status ?? {};
+  const isWriting = goal.kind === "run" || goal.kind === "snapshot" || (goal.kind === "end" && !goal.discard);
+  const isOver = operation?.stage === "Committed" || operation?.stage === "Discarded";
+  if (!isWriting || isOver || !compute || savesNothing || !world || statusOf(world).holder) return CONTINUE;
+  await holdIfFree(scope);
+  return CONTINUE;
+}
+
+/** A World that was restored may not know its holder. One that another session holds refuses the version by name. */
+export async function holdIfFree({ world, sandbox, createdBy, dependencies, context }: SandboxScope): Promise<void> {
+  if (!world || world.metadata.deletionTimestamp) return;
+  const { name, uid } = sandbox.metadata;
+  const rescuePolicy = sandbox.status?.ignoredRescues ? ("Ignore" as const) : undefined;
+  const at = new Date(context.clock.now()).toISOString();
+  const claim = { sandbox: name, uid, causedBy: createdBy, at, ...(rescuePolicy ? { rescuePolicy } : {}) };
+  const verdict = await dependencies.worldWriter.hold(refOf(world), claim, context.signal);
+  if (verdict.kind === "refused")
+    dependencies.log.warn({ sandbox: name, verdict }, "a session with compute does not hold its World");
+  if (verdict.kind === "hold")
+    dependencies.log.warn({ sandbox: name }, "a session took back the hold on its World, which named nobody");
+}
 
 /**
  * Ends the hold of exactly this Sandbox; the caller has made sure that no compute and no unpublished work of it exists

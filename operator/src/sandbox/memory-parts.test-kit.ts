@@ -82,6 +82,7 @@ export async function memoryParts(options: {
 
   let stale: { world: World | undefined } | undefined;
   let staleSandbox: Sandbox | undefined;
+  let others: readonly Sandbox[] = [];
   const cachedSandbox = (): Sandbox | undefined => staleSandbox ?? sandboxes.peek(REF);
   const cachedWorld = (): World | undefined => (stale ? stale.world : worlds.peek(WORLD));
 
@@ -97,7 +98,7 @@ export async function memoryParts(options: {
 
   const dependencies = (): SandboxDependencies => ({
     installation: "install",
-    sandboxes: { get: cachedSandbox, list: () => [cachedSandbox()].filter((one) => one !== undefined) },
+    sandboxes: { get: cachedSandbox, list: () => [cachedSandbox(), ...others].filter((one) => one !== undefined) },
     sandboxClient: tracedResource("Sandbox", sandboxes, effects),
     worlds: { get: cachedWorld, list: () => [cachedWorld()].filter((one) => one !== undefined) },
     worldWriter: createWorldStatusWriter(tracedResource("World", worlds, effects)),
@@ -218,6 +219,10 @@ export async function memoryParts(options: {
     /** The same for the Sandbox. */
     showCachedSandbox(shown?: Sandbox) {
       staleSandbox = shown;
+    },
+    /** The cache has these Sandboxes, too. */
+    showOthers(shown: readonly Sandbox[]) {
+      others = shown;
     },
     silenceHost(isSilent = true) {
       isHostSilent = isSilent;

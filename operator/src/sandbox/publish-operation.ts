@@ -1,5 +1,8 @@
 /** A session's operation as a publication of its World, and what a publication means for the session. */
+import type { Digest } from "../registry/contract.ts";
+import { isRegistryError } from "../registry/errors.ts";
 import type { UploadedCapture } from "../snapshot/contract.ts";
+import { readAnnotations } from "../snapshot/version-annotations.ts";
 import {
   committedVersion,
   type PublicationContext,
@@ -10,7 +13,7 @@ import { WorldGone } from "../world/status-writer.ts";
 import { causeOf, currentOperation, recordStage, versionReasonOf } from "./operation.ts";
 import { isoNow } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
-import { worldRef } from "./world-of.ts";
+import { repositoryName, worldRef } from "./world-of.ts";
 
 const contextOf = ({ dependencies, context }: SandboxScope): PublicationContext => ({
   worldWriter: dependencies.worldWriter,
@@ -46,9 +49,38 @@ export async function publishOperation(
   });
 }
 
-/** What an operation has committed although its Sandbox does not say so: the operator ended in between. */
+/**
+ * What an operation has committed although its Sandbox does not say so: the operator ended in between. An operation's id is
+ * read from status: a version that this boot has begun from, or that is older, holds nothing of its work.
+ */
 export async function committedBy(scope: SandboxScope, operation: string): Promise<PublishedVersion | undefined> {
-  return scope.world && committedVersion(contextOf(scope), worldRef(scope), operation);
+  if (!scope.world) return undefined;
+  const found = await committedVersion(contextOf(scope), worldRef(scope), operation);
+  const began = scope.sandbox.status.bootedFrom?.version ?? -1;
+  return found && found.version > began ? found : undefined;
+}
+
+/** Whether the World has a version of the operation, whatever it holds: nothing more is published under that id. */
+export async function isUsedUp(scope: SandboxScope, operation: string): Promise<boolean> {
+  return (
+    scope.world !== undefined && (await committedVersion(contextOf(scope), worldRef(scope), operation)) !== undefined
+  );
+}
+
+/** Whether the registry has that version, made by that operation: the proof that others cannot write into status. */
+export async function isInRegistry(
+  scope: SandboxScope,
+  { digest, operation }: { readonly digest: Digest; readonly operation: string },
+): Promise<boolean> {
+  try {
+    const { client } = scope.dependencies.registry;
+    const { manifest } = await client.getManifest(repositoryName(scope), digest, scope.context.signal);
+    const reading = manifest.kind === "image" ? readAnnotations(manifest.value.annotations) : undefined;
+    return reading?.kind === "version" && reading.facts.operation === operation;
+  } catch (error) {
+    if (isRegistryError(error, "NotFound")) return false;
+    throw error;
+  }
 }
 
 /**

@@ -1,11 +1,19 @@
 /** From "wanted" to "has a World, a host and a boot": hold and slot are taken in one pass or neither (DESIGN §4.2). */
-import { clip, type Runtime, type SandboxRequest, type VersionPointer, type World } from "@agentworlds/crds";
+import {
+  clip,
+  type Runtime,
+  type Sandbox,
+  type SandboxRequest,
+  type VersionPointer,
+  type World,
+} from "@agentworlds/crds";
 import { ConnectionError } from "../../kube/errors.ts";
 import { findCondition, isTrue } from "../../reconciler/conditions.ts";
 import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
 import { bootNamed, computeName } from "../../runtime/contract.ts";
+import { ownCompute } from "../../runtime/open-boot.ts";
 import { selectHost, selectRuntime } from "../../runtime/selection.ts";
 import { MOST_LAYERS, versionTag } from "../../snapshot/publish.ts";
 import {
@@ -17,6 +25,7 @@ import {
   versionToBoot,
 } from "../../world/lineage.ts";
 import { rescuesOf } from "../../world/lost-hold.ts";
+import { writingSessions } from "../../world/sessions.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
@@ -333,7 +342,20 @@ async function versionHeld(
 /** Asking the cache first keeps a queue of waiting Sandboxes from asking the API server and the registry again and again. */
 function requireFree(scope: SandboxScope, world: World): void {
   refuseHeld(world, judgeHold(statusOf(world), holdClaim(scope)));
+  const other = writerBeside(scope, world);
+  if (!other || statusOf(world).holder?.uid === scope.sandbox.metadata.uid) return;
+  throw new Waiting("WorldHeld", {
+    message: `Sandbox ${other.metadata.name} works in World ${world.metadata.name}, whose status names no holder`,
+    remediation: "it boots when that one ends",
+    afterMs: 15_000,
+  });
 }
+
+/** Somebody may have removed the holder by hand: a session that has compute writes into the World all the same. */
+const writerBeside = ({ dependencies, sandbox }: SandboxScope, world: World): Sandbox | undefined =>
+  writingSessions(dependencies.sandboxes.list(), world.metadata.uid).find(
+    (other) => other.metadata.uid !== sandbox.metadata.uid && ownCompute(other) !== undefined,
+  );
 
 function refuseHeld(world: World, verdict: HoldVerdict): void {
   if (verdict.kind !== "refused") return;

@@ -13,7 +13,7 @@ import { rescuesOf } from "../../world/lost-hold.ts";
 import type { PublishedVersion } from "../../world/publication.ts";
 import { expiryOf } from "../../world/rescue/judge.ts";
 import { WorldGone } from "../../world/status-writer.ts";
-import { letGoOfWorld } from "../hold.ts";
+import { holdIfFree, letGoOfWorld } from "../hold.ts";
 import { committedBy, publishedFields } from "../publish-operation.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent, recordProgress } from "../record.ts";
 import { isDeletionOverdue } from "../rescue.ts";
@@ -196,16 +196,6 @@ function savesVersions({ sandbox, world }: SandboxScope, { bootedFrom, base }: O
   if (!spec.world) return false;
   const isPinned = spec.world.version !== undefined && spec.world.version === bootedFrom.version;
   return !isPinned || spec.closePolicy !== "Discard" || base.digest === world?.status?.head?.digest;
-}
-
-/** A World that was restored may not know its holder. One that another session holds refuses the version by name. */
-async function holdIfFree({ world, sandbox, createdBy, dependencies, context }: SandboxScope): Promise<void> {
-  if (!world || world.metadata.deletionTimestamp) return;
-  const { name, uid } = sandbox.metadata;
-  const claim = { sandbox: name, uid, causedBy: createdBy, at: new Date(context.clock.now()).toISOString() };
-  const verdict = await dependencies.worldWriter.hold(refOf(world), claim, context.signal);
-  if (verdict.kind === "refused")
-    dependencies.log.warn({ sandbox: name, verdict }, "a found session does not hold its World");
 }
 
 /** Every host was asked: no container is left, and no capture that is not in a version or in a rescue. */

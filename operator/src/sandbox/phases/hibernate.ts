@@ -13,6 +13,7 @@ import { descriptionInForce } from "../../world/publication.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { dropCapture } from "../capture.ts";
 import { isToBeRescued, LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";
+import { holdIfFree } from "../hold.ts";
 import { HookFailed } from "../hook.ts";
 import { isPastCapture, openRequests } from "../judge.ts";
 import { causeOf, currentOperation, OperationLost, recordStage } from "../operation.ts";
@@ -98,6 +99,8 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   if (operation.verb === "Snapshot" && isAlive(scope.observed)) await driver.thaw(compute.id, signal);
   const uploaded = await upload(scope, capture);
   if (currentOperation(scope).stage === "Captured") await recordStage(scope, { stage: "Uploaded" });
+  // It may have been taken away since this pass began.
+  if (scope.world) await holdIfFree(scope);
   const published = await publishOperation(scope, { uploaded, repository: capture.repository });
   await recordProgress(scope, ({ status }) =>
     status?.operation

@@ -1,5 +1,5 @@
 /** Compute exists, exactly once, and answers; then the clock starts. */
-import { quantityToBytes, quantityToCpus } from "@agentworlds/crds";
+import { quantityToBytes, quantityToCpus, type SandboxStatus } from "@agentworlds/crds";
 import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
@@ -29,6 +29,25 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
     return scope.driver.identity(signal);
   });
   await startClock(scope, { boot: compute.boot, engine });
+  return CONTINUE;
+}
+
+/**
+ * A boot's clock starts when it is Ready, in the same write: with one that runs, somebody has removed `provisionedAt`, and
+ * without it the work would count as none.
+ */
+export async function mendReady(scope: SandboxScope): Promise<PhaseResult> {
+  const isToMend = ({ compute, expiresAt, lifetimeEndsAt }: SandboxStatus) =>
+    compute !== undefined &&
+    compute.provisionedAt === undefined &&
+    (expiresAt !== undefined || lifetimeEndsAt !== undefined);
+  const { status } = scope.sandbox;
+  if (!status || !isToMend(status)) return CONTINUE;
+  await recordProgress(scope, ({ status }) =>
+    status.compute && isToMend(status)
+      ? { compute: { ...status.compute, provisionedAt: status.lastActivityAt ?? iso(scope.context.clock.now()) } }
+      : undefined,
+  );
   return CONTINUE;
 }
 

@@ -1,15 +1,17 @@
 /** After the version was read back (or the work was discarded as asked): compute goes, the hold ends, the books are closed. */
+import { randomUUID } from "node:crypto";
 import type { SandboxOperation, SandboxRequest, SandboxRequestResult, VersionPointer } from "@agentworlds/crds";
 import { isNotFound } from "../../kube/errors.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/reconcile.ts";
 import { SANDBOX_FINALIZER } from "../../runtime/open-boot.ts";
 import { versionTag } from "../../snapshot/publish.ts";
+import type { PublishedVersion } from "../../world/publication.ts";
 import { dropCapture } from "../capture.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { openRequests } from "../judge.ts";
-import { recordStage } from "../operation.ts";
-import { committedBy, missedVersion, publishedFields } from "../publish-operation.ts";
+import { recordStage, SNAPSHOT_REQUESTED, versionReasonOf } from "../operation.ts";
+import { committedBy, isInRegistry, isUsedUp, missedVersion, publishedFields } from "../publish-operation.ts";
 import {
   demandSameBoot,
   isoNow,
@@ -72,15 +74,31 @@ export async function recordEnd(scope: SandboxScope, operation: SandboxOperation
   await recordProgress(scope, () => endOfBoot(scope, operation));
 }
 
-/** Compute goes only after its version is in the World: status alone, which others may write too, is no proof of it. */
+/**
+ * Compute goes only after its version is in the World and in the registry: status alone, which others may write too, is no proof
+ * of it. An ending is proved by no snapshot that was made before it: the session has worked on since.
+ */
 async function demandCommitted(scope: SandboxScope, operation: SandboxOperation): Promise<void> {
   const committed = await committedBy(scope, operation.id);
-  if (committed && committed.digest === operation.digest) return;
-  await recordStage(scope, { stage: "Intended" });
+  const isProven = committed !== undefined && (await provesEnd(scope, operation, committed));
+  if (isProven && committed.digest === operation.digest) return;
+  // What is reserved, captured and committed is found again by the id, unless that is the id of something else.
+  const another = !isProven && (await isUsedUp(scope, operation.id)) ? { id: randomUUID() } : {};
+  await recordStage(scope, { ...another, stage: "Intended" });
   throw new Waiting("ReservationLost", {
     message: `the World has no version of operation ${operation.id}: the work is captured anew`,
     afterMs: 1_000,
   });
+}
+
+async function provesEnd(
+  scope: SandboxScope,
+  { id, verb }: SandboxOperation,
+  { digest, reason }: PublishedVersion,
+): Promise<boolean> {
+  if (verb !== "Snapshot" && reason === versionReasonOf({ reason: SNAPSHOT_REQUESTED })) return false;
+  // A registry that is silent holds up no deletion that is overdue.
+  return isDeletionOverdue(scope) || (await isInRegistry(scope, { digest, operation: id }));
 }
 
 const requestsServed = (operation: SandboxOperation): Pick<SandboxRequest, "id">[] =>

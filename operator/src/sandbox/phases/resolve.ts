@@ -12,8 +12,7 @@ import type { SandboxScope } from "../scope.ts";
 /** The World by name; by UID once the session has booted from it. */
 export async function resolveWorld(scope: SandboxScope): Promise<PhaseResult> {
   const { spec, status, metadata } = scope.sandbox;
-  // Decided at the boot and written down: the cache may lag behind a version that this very session has published.
-  scope.savesNothing = spec.world === undefined || status?.compute?.saves === "Nothing";
+  scope.savesNothing = spec.world === undefined;
   if (!spec.world) return CONTINUE;
   const cached = scope.dependencies.worlds.get(`${metadata.namespace}/${spec.world.name}`);
   const known = status?.world?.uid;
@@ -21,8 +20,28 @@ export async function resolveWorld(scope: SandboxScope): Promise<PhaseResult> {
   const ref = { namespace: metadata.namespace ?? "", name: spec.world.name };
   const world = isSame || known === undefined ? cached : await readKnown(scope, { ...ref, uid: known });
   if (world) scope.world = world;
+  scope.savesNothing = await mayNotPublish(scope, ref);
   scope.worldEnding = known !== undefined && (!world || world.metadata.deletionTimestamp !== undefined);
   return CONTINUE;
+}
+
+/**
+ * Decided at the boot and written down: the cache may lag behind a version that this very session has published. What is written
+ * is believed only of a session that can be below head: the first boot of one that names its version. When in doubt it
+ * publishes, and the World refuses what is not based on head.
+ */
+async function mayNotPublish(scope: SandboxScope, ref: Omit<WorldRef, "uid">): Promise<boolean> {
+  const { spec, status } = scope.sandbox;
+  const { compute, bootedFrom, base } = status ?? {};
+  if (compute?.saves !== "Nothing") return false;
+  const isPinned =
+    compute.boot === 1 && spec.world?.version !== undefined && spec.world.version === bootedFrom?.version;
+  if (!isPinned || (base && base.digest !== bootedFrom?.digest)) return false;
+  const { world } = scope;
+  if (!world || world.status?.head?.digest !== bootedFrom?.digest) return true;
+  // Only itself can have moved head since, if it was there.
+  const fresh = await readKnown(scope, { ...ref, uid: world.metadata.uid });
+  return fresh?.status?.head?.digest !== bootedFrom?.digest;
 }
 
 /** A World that the cache does not show ends its session only when the API server says that it is gone. */
