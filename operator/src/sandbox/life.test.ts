@@ -36,7 +36,7 @@ const lives: Record<string, Life> = {
       assertSaved(parts, ["one", "two"]);
       assert.equal(parts.sandbox()?.status.closed?.digest, parts.world().status.head?.digest);
       assert.equal(result("end")?.digest, parts.world().status.head?.digest);
-      assert.deepEqual(parts.sandbox()?.metadata.finalizers ?? [], []);
+      await parts.until("let go", () => (parts.sandbox()?.metadata.finalizers ?? []).length === 0);
       assertClean(parts);
     },
   },

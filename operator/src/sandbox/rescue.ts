@@ -23,7 +23,8 @@ import { WorldGone } from "../world/status-writer.ts";
 import { isPastCapture, openRequests } from "./judge.ts";
 import { causeOf, versionReasonOf } from "./operation.ts";
 import { committedBy, publishedFields } from "./publish-operation.ts";
-import { demandSameBoot, isoNow, recordProgress, type SandboxStatusPatch } from "./record.ts";
+import { demandSameBoot, isoNow, type SandboxStatusPatch } from "./record.ts";
+import { recordEnding } from "./record-ending.ts";
 import { answer, answerEnd, lastVersion } from "./requests.ts";
 import type { SandboxScope } from "./scope.ts";
 import { refOf } from "./world-of.ts";
@@ -58,7 +59,7 @@ export async function rescue(
   const record = rescueRecord(scope, { compute, remains, cause, unpublished });
   await recordOnRuntime(scope, compute.runtime, record);
   await endHold(scope, record, { compute, remains });
-  await recordProgress(scope, () => endedFields(scope, { compute, remains, record }));
+  await recordEnding(scope, () => endedFields(scope, { compute, remains, record }));
   scope.goal = { kind: "asleep" };
   announceLeft(scope, { compute, remains }, cause);
 }

@@ -16,6 +16,7 @@ import { WorldGone } from "../../world/status-writer.ts";
 import { holdIfFree, letGoOfWorld } from "../hold.ts";
 import { committedBy, publishedFields } from "../publish-operation.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent, recordProgress } from "../record.ts";
+import { recordEnding } from "../record-ending.ts";
 import { isDeletionOverdue } from "../rescue.ts";
 import type { SandboxScope } from "../scope.ts";
 import {
@@ -239,7 +240,7 @@ async function recordRescued(scope: SandboxScope, rescue: WorldRescue): Promise<
   const { runtime, host, computeId, reason, operation } = rescue;
   const expiresAt = new Date(expiryOf(rescue)).toISOString();
   const message = clip(`the work is kept on ${runtime}/${host} as ${computeId}: ${rescue.message}`, LIMITS.message);
-  await recordProgress(scope, () => ({
+  await recordEnding(scope, () => ({
     operation: null,
     expiresAt: null,
     lifetimeEndsAt: null,

@@ -6,7 +6,8 @@ import { unpublishedRescues } from "../../world/lineage.ts";
 import { rescuesOf } from "../../world/lost-hold.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { publishedFields } from "../publish-operation.ts";
-import { isoNow, recordProgress, type SandboxStatusPatch } from "../record.ts";
+import { isoNow, type SandboxStatusPatch } from "../record.ts";
+import { recordEnding } from "../record-ending.ts";
 import type { SandboxScope } from "../scope.ts";
 import { refOf } from "../world-of.ts";
 
@@ -22,7 +23,7 @@ export async function followRescue(scope: SandboxScope): Promise<PhaseResult> {
   const fresh = await scope.dependencies.worldWriter.read(refOf(world), scope.context.signal);
   scope.world = fresh;
   if (isKept(fresh, rescue.operation) || isForgotten(scope, fresh, rescue.operation)) return CONTINUE;
-  await recordProgress(scope, () => outcomeOf(scope, fresh, { lastEnding, operation: rescue.operation }));
+  await recordEnding(scope, () => outcomeOf(scope, fresh, { lastEnding, operation: rescue.operation }));
   return CONTINUE;
 }
 

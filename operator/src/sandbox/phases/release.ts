@@ -21,6 +21,7 @@ import {
   recordProgress,
   type SandboxStatusPatch,
 } from "../record.ts";
+import { recordEnding } from "../record-ending.ts";
 import { answer, answerEnd, lastVersion } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
 import type { SandboxScope } from "../scope.ts";
@@ -71,7 +72,7 @@ export async function answerSnapshot(scope: SandboxScope, operation: SandboxOper
 /** The boot is over and its compute is gone: the hold ends, the books are closed. */
 export async function recordEnd(scope: SandboxScope, operation: SandboxOperation): Promise<void> {
   await letGoOfWorld(scope);
-  await recordProgress(scope, () => endOfBoot(scope, operation));
+  await recordEnding(scope, () => endOfBoot(scope, operation));
 }
 
 /**
@@ -176,7 +177,7 @@ export async function recordLoss(scope: SandboxScope, lost: { boot: number; what
   const base = missed ?? scope.sandbox.status.base;
   const message = `${lost.what}; work since ${base?.version === undefined ? "the boot" : versionTag(base.version)} is lost; touch the Sandbox to boot from the World's head`;
   const at = isoNow(scope);
-  await recordProgress(scope, (sandbox) => ({
+  await recordEnding(scope, (sandbox) => ({
     ...endedFields(scope, operation),
     ...(missed ? publishedFields(scope, missed) : {}),
     lastEnding: { boot: lost.boot, reason: "ContainerGone", outcome: "Lost", message, at },
