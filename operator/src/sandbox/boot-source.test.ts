@@ -182,3 +182,24 @@ test("while it waits for a slot no session asks the registry", async () => {
   await parts.pass();
   assert.equal(admitted(parts)?.reason, "RuntimeFull");
 });
+
+test("a head whose digest is not the one that versions name for it is not booted, and is put right by the registry", async () => {
+  const parts = await memoryParts({ withWorld: true });
+  await parts.until("Ready", isReady(parts));
+  parts.work("one");
+  await parts.until("Hibernated", () => isTrue(parts.sandbox()?.status.conditions, "Hibernated"));
+  const right = parts.world().status.head;
+  const forge = () =>
+    parts.changeWorld((world) => {
+      assert.ok(world.status.head);
+      const head = { ...world.status.head, digest: parts.genesis.digest };
+      return { ...world, status: { ...world.status, head } };
+    });
+  forge();
+  parts.ask("Touch", "wake");
+  await parts.until("refused, or Ready", () => admitted(parts)?.reason === "HeadContradicted" || isReady(parts)());
+  assert.equal(admitted(parts)?.reason, "HeadContradicted");
+  await parts.until("Ready", isReady(parts));
+  assert.deepEqual(parts.world().status.head, right);
+  assert.equal(parts.sandbox()?.status.bootedFrom?.digest, right?.digest);
+});

@@ -2,7 +2,7 @@
 import type { World } from "@agentworlds/crds";
 import { findCondition } from "../reconciler/conditions.ts";
 import { Waiting } from "../reconciler/policy.ts";
-import { explainRegistryHead } from "../world/lineage.ts";
+import { explainContradiction, explainRegistryHead } from "../world/lineage.ts";
 import { findAhead, recordAhead } from "../world/registry-ahead.ts";
 import { explainOwnRegistryErrors } from "../world/source-errors.ts";
 import { statusOf } from "../world/status-writer.ts";
@@ -13,6 +13,8 @@ import { refOf, repositoryName } from "./world-of.ts";
 export async function requireNewestHead(scope: SandboxScope, world: World): Promise<void> {
   const { registry, worldWriter } = scope.dependencies;
   const { signal } = scope.context;
+  const contradiction = explainContradiction(statusOf(world));
+  if (contradiction !== undefined) throw headContradicted(contradiction);
   const repository = repositoryName(scope);
   const ahead = await explainOwnRegistryErrors(`looking for newer versions in ${repository}`, async () => {
     const tags = await registry.client.listTags(repository, signal);
@@ -23,6 +25,13 @@ export async function requireNewestHead(scope: SandboxScope, world: World): Prom
   if (!recorded.registryHead) return;
   throw headBehind(explainRegistryHead(recorded, recorded.registryHead));
 }
+
+const headContradicted = (message: string): Waiting =>
+  new Waiting("HeadContradicted", {
+    message,
+    remediation: "the World asks the registry which is right; it boots when both say the same",
+    afterMs: 15_000,
+  });
 
 export const headBehind = (message: string): Waiting =>
   new Waiting("HeadBehindRegistry", {

@@ -14,6 +14,7 @@ import { keepFinalizer, letGo } from "./ending.ts";
 import { becomeGenesis } from "./genesis.ts";
 import { dropLeftovers } from "./leftovers.ts";
 import { endLostHold } from "./lost-hold.ts";
+import { mendHead } from "./mend-head.ts";
 import { recordRepository } from "./own-repository.ts";
 import { recoverLineage } from "./recover.ts";
 import { lookBeyondHead } from "./registry-ahead.ts";
@@ -30,6 +31,7 @@ const phases: readonly Phase<WorldScope>[] = [
   endLostHold, // a holder whose Sandbox was removed by force, on proof only
   recordRepository, // where its versions will live
   recoverLineage, // a status that was lost, rebuilt from that repository
+  mendHead, // head and versions contradict each other: the registry says which is right
   tendRescues, // work that is kept on a host: what people ask of it, then its own next attempt
   keepFinalizer, // held, pending, rescues or deletionPolicy Delete; ends a World that is being deleted
   adoptRepository, // the versions of an earlier World, brought into the own repository

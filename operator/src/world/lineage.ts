@@ -204,6 +204,13 @@ export function explainRegistryHead(
   return `the registry has version ${version} (${digest ?? "which one cannot be told"}) of this World, and ${ours}`;
 }
 
+/** Why head is not to be booted: the list of versions names another digest for its number. */
+export function explainContradiction({ head, versions = [] }: WorldStatus): string | undefined {
+  const listed = versions.find(({ version }) => version === head?.version);
+  if (!head || !listed || listed.digest === head.digest) return undefined;
+  return `status.head says that version ${head.version} is ${head.digest}, and status.versions that it is ${listed.digest}`;
+}
+
 const refused = (message: string): HoldVerdict => ({ kind: "refused", reason: "WorldHeld", message });
 
 /** The version a Sandbox boots from: the one asked for, else head. */
