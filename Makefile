@@ -54,5 +54,5 @@ clean: ## Installed packages; compiled parts stay in ~/.cache/agent-worlds
 
 node_modules: package-lock.json package.json crds/package.json operator/package.json sdk/package.json
 	@sh hack/before-npm.sh
-	@npm ci --no-audit --no-fund --loglevel=error
+	@npm ci --no-audit --no-fund --loglevel=error >&2
 	@touch node_modules

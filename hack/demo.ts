@@ -22,6 +22,7 @@ import type { PartsFile } from "./parts/parts-file.ts";
 import { run } from "./parts/process.ts";
 import { expectPrepared } from "./parts/requirements.ts";
 import { reservePort } from "./parts/reserved-port.ts";
+import { exportLines } from "./parts/shell.ts";
 import { demo, REGISTRY_PORT } from "./parts/undertakings.ts";
 import { eventually } from "./parts/wait.ts";
 import { workbenchIsMade } from "./parts/workbench.ts";
@@ -245,9 +246,11 @@ async function keep(parts: PartsFile, interrupted: AbortSignal): Promise<void> {
   const lines = [
     "",
     "Kept, with the World `hello` and the Runtime `local`. In another terminal:",
-    `  export KUBECONFIG=${parts.controlPlane.kubeconfig} DOCKER_HOST=${parts.engine.dockerHost}`,
+    ...exportLines({ KUBECONFIG: parts.controlPlane.kubeconfig, DOCKER_HOST: parts.engine.dockerHost })
+      .split("\n")
+      .map((line) => `  ${line}`),
     "  kubectl get worlds,sandboxes,runtimes",
-    "Ctrl-C ends it.",
+    "Ctrl-C ends it, and everything goes: the World, its versions, and the registry they are in.",
     "",
   ];
   process.stderr.write(lines.join("\n"));

@@ -14,6 +14,7 @@ import { withLock } from "./parts/lock.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
 import { lastLines } from "./parts/process.ts";
 import { expectPrepared } from "./parts/requirements.ts";
+import { exportLines } from "./parts/shell.ts";
 import { REGISTRY_PORT, up } from "./parts/undertakings.ts";
 import { eventually } from "./parts/wait.ts";
 
@@ -105,13 +106,14 @@ async function followUntilUp(keeper: ChildProcess, paths: LocalPaths, signal: Ab
   return seen;
 }
 
+/** On stdout what a shell evaluates, and nothing else; for whoever reads it, what cannot be exported goes to stderr. */
 function report(parts: PartsFile, paths: LocalPaths): void {
-  const lines = [
-    `export KUBECONFIG=${parts.controlPlane.kubeconfig}`,
-    `export DOCKER_HOST=${parts.engine.dockerHost}`,
-    `export AGENTWORLDS_PARTS=${paths.parts}`,
-    `# registry ${parts.registry.url}`,
-    ...Object.values(parts.baseImages).map((reference) => `# image ${reference}`),
-  ];
-  process.stdout.write(`${lines.join("\n")}\n`);
+  const variables = {
+    KUBECONFIG: parts.controlPlane.kubeconfig,
+    DOCKER_HOST: parts.engine.dockerHost,
+    AGENTWORLDS_PARTS: paths.parts,
+  };
+  process.stdout.write(`${exportLines(variables)}\n`);
+  const images = Object.values(parts.baseImages).map((reference) => `image    ${reference}`);
+  process.stderr.write(`${[`registry ${parts.registry.url}`, ...images].join("\n")}\n`);
 }

@@ -118,23 +118,44 @@ describe("the registration of the aggregated API", () => {
     await gateway.abandon();
     assert.deepEqual(await controllerLooks(20_000), ["Kept", "Kept", "Kept"], "it may be restarting");
     await eventually(async () => (await admin.send({ target: `/apis/${GROUP_VERSION}` })).status === 503);
-    // Until kube-apiserver has polled the dead backend, its discovery document still lists the group as fresh.
-    await eventually(async () => (await staleGroups()).includes(GROUP), {
-      timeoutMs: 2 * MINUTE,
-      intervalMs: 500,
-      what: "kube-apiserver calling the group stale",
-    });
-    await deleteNamespace("hanging");
-    await eventually(
-      async () =>
-        /DiscoveryFailed/.test(await lab.kubectl("get", "namespace", "hanging", "-o", "jsonpath={.status.conditions}")),
-      { timeoutMs: 60_000, what: "the namespace hanging on discovery" },
-    );
+    await hangingNamespace("hanging");
     assert.ok((await controllerLooks(40_000)).includes("Withdrawn"));
     await namespaceGone("hanging");
     assert.equal((await controllerLooks(11 * MINUTE)).at(-1), "Absent");
     const leases = await lab.kube.resource(LEASES).list({ namespace: SYSTEM, signal: lab.signal });
     assert.deepEqual(leases.items, [], "the Lease of the long dead is removed");
+  });
+
+  /**
+   * A namespace whose deletion hangs, since kube-apiserver cannot tell what of a dead backend's group is in it. Until it has
+   * polled the dead backend, its discovery document still lists the group as fresh.
+   */
+  async function hangingNamespace(name: string): Promise<void> {
+    await eventually(async () => (await staleGroups()).includes(GROUP), {
+      timeoutMs: 2 * MINUTE,
+      intervalMs: 500,
+      what: "kube-apiserver calling the group stale",
+    });
+    await deleteNamespace(name);
+    const conditions = ["get", "namespace", name, "-o", "jsonpath={.status.conditions}"];
+    await eventually(async () => /DiscoveryFailed/.test(await lab.kubectl(...conditions)), {
+      timeoutMs: 60_000,
+      what: `namespace ${name} hanging on discovery`,
+    });
+  }
+
+  test("when gateways and controllers were all killed, the runbook's one command frees the cluster, and the next start registers again", async () => {
+    const killed = await lab.gateway("everything");
+    await lab.aggregated();
+    await killed.abandon();
+    await hangingNamespace("stuck");
+    await lab.kubectl("delete", "apiservice", API_SERVICE);
+    await namespaceGone("stuck");
+    const next = await lab.gateway("next-start");
+    await lab.aggregated();
+    await eventually(served, { what: "the next start serving through kube-apiserver" });
+    await next.stop();
+    assert.equal(await lab.registered(), false);
   });
 
   test("a gateway whose registered neighbour died without a word takes over when the Lease is stale", async () => {
