@@ -57,3 +57,10 @@ export function worldRepository(
 ): string {
   return `${prefix}/${owner.installation}/${owner.namespace}/${owner.world}-${owner.uid.slice(0, 8)}`;
 }
+
+/**
+ * Whether a repository is that World's own, whatever prefix it was made under: it is read from status, which others may write,
+ * and versions are booted from it, published into it and deleted in it.
+ */
+export const isRepositoryOf = (repository: string, owner: Parameters<typeof worldRepository>[1]): boolean =>
+  repository.endsWith(worldRepository("", owner));

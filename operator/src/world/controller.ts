@@ -27,9 +27,9 @@ import { repairTags, retain } from "./upkeep.ts";
 /** The life of a World, in order. */
 const phases: readonly Phase<WorldScope>[] = [
   letGo, // a deletion that is far overdue, or that somebody wants to end now
+  recordRepository, // where its versions will live
   endDeadReservation, // a reservation that nobody will commit, on proof only
   endLostHold, // a holder whose Sandbox was removed by force, on proof only
-  recordRepository, // where its versions will live
   recoverLineage, // a status that was lost, rebuilt from that repository
   mendHead, // head and versions contradict each other: the registry says which is right
   tendRescues, // work that is kept on a host: what people ask of it, then its own next attempt

@@ -10,6 +10,7 @@ import { mendDeadline, sessionDurations, startDeadline } from "../deadline.ts";
 import { epoch } from "../judge.ts";
 import { BootOvertaken, demandSameBoot, recordProgress } from "../record.ts";
 import type { SandboxScope } from "../scope.ts";
+import { repositoryName } from "../world-of.ts";
 
 /** Pulls, makes and starts the container of this boot, or adopts what an earlier try made. */
 export async function provision(scope: SandboxScope): Promise<PhaseResult> {
@@ -193,9 +194,7 @@ function imageToBoot(scope: SandboxScope, digest: Digest): string {
   const { registry, sources } = scope.dependencies;
   const { image } = scope.sandbox.spec;
   if (image !== undefined) return sources.pin(image, digest);
-  const repository = scope.world?.status?.repository ?? "";
-  const own = repository.startsWith(`${registry.host}/`) ? repository.slice(registry.host.length + 1) : repository;
-  return `${registry.asHostsNameIt(own)}@${digest}`;
+  return `${registry.asHostsNameIt(repositoryName(scope))}@${digest}`;
 }
 
 /** What a host refuses stalls the session by name; what may heal is waited for. */
