@@ -1,16 +1,19 @@
 import type { ObjectRef, ResourceClient } from "../kube/contract.ts";
 import type { Clock } from "../reconciler/clock.ts";
+import { startDeadline } from "../reconciler/deadline.ts";
 import type { KubeObject } from "../reconciler/list-watch.ts";
 
 /** One server-side watch; shorter than any proxy's patience, longer than a poll. */
 const WATCH_SECONDS = 240;
+/** A watch that outlives its timeout by this much is half-open: nothing would ever come, and no error either. */
+const WATCH_GRACE_MS = 30_000;
 
 /**
  * Yields the object now and whenever it changes; `undefined` while it does not exist. Failures of the API server are
  * reported to `onError` and tried again with a growing pause, for ever; ends only when the signal aborts.
  */
 export async function* followObject<T extends KubeObject>(options: {
-  client: ResourceClient<T>;
+  client: Pick<ResourceClient<T>, "list" | "watch">;
   ref: ObjectRef;
   clock: Clock;
   signal: AbortSignal;
@@ -33,7 +36,10 @@ export async function* followObject<T extends KubeObject>(options: {
         resourceVersion = page.resourceVersion;
         yield page.items[0];
       }
-      for await (const event of client.watch({ ...only, resourceVersion, timeoutSeconds: WATCH_SECONDS, signal })) {
+      const milliseconds = WATCH_SECONDS * 1_000 + WATCH_GRACE_MS;
+      using watchdog = startDeadline({ clock, milliseconds, parent: signal });
+      const watch = { ...only, resourceVersion, timeoutSeconds: WATCH_SECONDS, signal: watchdog.signal };
+      for await (const event of client.watch(watch)) {
         pauseMs = 100;
         if (event.type === "BOOKMARK") resourceVersion = event.resourceVersion;
         else {
