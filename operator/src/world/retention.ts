@@ -9,7 +9,7 @@ export interface RetentionInput {
   readonly keepVersions: number;
   /** `spec.retention.pinned`. */
   readonly pinned: readonly number[];
-  /** Digests that a live Sandbox booted from or is based on. */
+  /** Digests that a live Sandbox, or work that is kept as a rescue, booted from or is based on. */
   readonly inUse: ReadonlySet<string>;
 }
 

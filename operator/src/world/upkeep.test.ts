@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { at, versionOf } from "../runtime/test-objects.test-kit.ts";
+import type { WorldRescue } from "@agentworlds/crds";
+import { at, runtimeOf, versionOf } from "../runtime/test-objects.test-kit.ts";
 import { worldParts } from "./world-parts.test-kit.ts";
 
 /** Passes until the World rests, so that a test begins with a settled one. */
@@ -190,6 +191,60 @@ test("a pruned digest that is still in use is not deleted and not said to be", a
   await parts.pass();
   assert.equal(parts.world()?.status.prunedVersions?.[0]?.deletedAt, at(0));
   assert.ok(!parts.registry.manifests.has(oldest.digest));
+});
+
+const rescue: WorldRescue = {
+  operation: "publish-1",
+  sandbox: { name: "one", uid: "sandbox-uid" },
+  runtime: "local",
+  host: "a",
+  computeId: "aw-sandbox-uid-1",
+  reason: "SnapshotFailed",
+  message: "the registry did not answer",
+  since: at(1),
+};
+
+test("the version that rescued work was booted from stays, although its session has no compute any more", async () => {
+  const parts = worldParts({ newest: 3, world: keepOne, sandboxes: [{ status: { boot: 1 } }] });
+  const [, booted] = parts.versions;
+  assert.ok(booted);
+  const kept = { ...rescue, base: parts.head.digest, bootedFrom: booted.digest };
+  parts.change((world) => ({ ...world, status: { ...world.status, rescues: [kept] } }));
+  await parts.pass();
+  assert.deepEqual(
+    parts.world()?.status.versions?.map(({ version }) => version),
+    [1, 3],
+  );
+  assert.ok(parts.registry.manifests.has(booted.digest));
+});
+
+test("a version that work is based on which only a Runtime has a record of stays, too", async () => {
+  const [, booted] = worldParts({ newest: 3 }).versions;
+  assert.ok(booted);
+  const { runtime, ...record } = rescue;
+  const kept = { ...record, namespace: "team", world: "lab", base: booted.digest };
+  const keeper = runtimeOf({ metadata: { name: runtime }, status: { rescues: [kept] } });
+  const parts = worldParts({ newest: 3, world: keepOne, runtimes: [keeper] });
+  await parts.pass();
+  assert.deepEqual(
+    parts.world()?.status.versions?.map(({ version }) => version),
+    [1, 3],
+  );
+});
+
+test("a session that has just ended as a rescue, which the cache does not show yet: its version is not deleted", async () => {
+  const parts = await settled({ newest: 2, sandboxes: [{ status: { boot: 1 } }] });
+  const [oldest, ...listed] = parts.versions;
+  assert.ok(oldest);
+  const pruned = { version: 0, digest: oldest.digest, prunedAt: at(1), reason: "BeyondKeepVersions" };
+  parts.change((world) => ({ ...world, status: { ...world.status, versions: listed, prunedVersions: [pruned] } }));
+  const before = parts.world();
+  assert.ok(before);
+  parts.showCached({ world: before });
+  const kept = { ...rescue, base: parts.head.digest, bootedFrom: oldest.digest };
+  parts.change((world) => ({ ...world, status: { ...world.status, rescues: [kept] } }));
+  assert.deepEqual(await parts.pass(), { requeueAfterMs: 30_000 });
+  assert.ok(parts.registry.manifests.has(oldest.digest));
 });
 
 test("a registry that refuses to delete is told, and what was deleted before it is recorded", async () => {

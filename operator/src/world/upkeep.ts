@@ -4,6 +4,7 @@ import { CONTINUE, type PhaseResult, requeueAfter } from "../reconciler/reconcil
 import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
 import { type HeadProof, proveHead, repairLineageTags, type VersionPointer } from "../snapshot/publish.ts";
+import { rescuesKept } from "./lost-hold.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import {
   judgeRetention,
@@ -98,6 +99,8 @@ export async function retain(scope: WorldScope): Promise<PhaseResult> {
   const isDue = (status.prunedVersions ?? []).some((pruned) => pruned.deletedAt === undefined);
   if (!isDue && judge(scope, scope.dependencies.sandboxes.list()).remove.length === 0) return CONTINUE;
   const sessions = await sessionsNow(scope);
+  // A session records its rescue before it lets go of its compute: whoever of them is gone by now is on the World as it is now.
+  if (!(await isUnmoved(scope))) return requeueAfter(30_000);
   // The holder has read the version it boots from and not recorded it yet: what it is cannot be known.
   if (isHolderBooting(scope, sessions)) return requeueAfter(30_000);
   await unlist(scope, judge(scope, sessions));
@@ -181,15 +184,23 @@ async function deletePrunedManifests(scope: WorldScope, inUse: ReadonlySet<strin
   return statusOf(scope.world).prunedVersions?.some(isDue) ? requeueAfter(600_000) : CONTINUE;
 }
 
+async function isUnmoved({ world, ref, dependencies, context }: WorldScope): Promise<boolean> {
+  const { metadata } = await dependencies.writer.read(ref, context.signal);
+  return metadata.resourceVersion === world.metadata.resourceVersion;
+}
+
 function isHolderBooting(scope: WorldScope, sessions: readonly Sandbox[]): boolean {
   const { holder } = statusOf(scope.world);
   const session = holder && sessions.find((sandbox) => sandbox.metadata.uid === holder.uid);
   return holder !== undefined && session?.status?.compute === undefined;
 }
 
-/** Digests that a Sandbox of this World booted from, is based on, or will boot from by number. */
+/**
+ * Digests that a Sandbox of this World booted from, is based on, or will boot from by number; and those of kept work, whose
+ * version is made from the one it was booted from when nothing has compute any more.
+ */
 function digestsInUse(scope: WorldScope, sessions: readonly Sandbox[]): ReadonlySet<string> {
-  const versions = statusOf(scope.world).versions ?? [];
+  const { versions = [], rescues = [] } = statusOf(scope.world);
   const ours = sessions.filter(
     ({ metadata, spec }) => metadata.namespace === scope.ref.namespace && spec.world?.name === scope.ref.name,
   );
@@ -198,7 +209,8 @@ function digestsInUse(scope: WorldScope, sessions: readonly Sandbox[]): Readonly
     const isFirstBoot = (status?.boot ?? 0) === 0 && !status?.closed;
     return isFirstBoot ? [versions.find((version) => version.version === spec.world?.version)?.digest] : [];
   });
-  return new Set(digests.filter((digest) => digest !== undefined));
+  const kept = [...rescues, ...rescuesKept(scope)].flatMap(({ bootedFrom, base }) => [bootedFrom, base]);
+  return new Set([...digests, ...kept].filter((digest) => digest !== undefined));
 }
 
 const reasonOf = (error: RegistryError): string =>
