@@ -114,8 +114,11 @@ export class MemoryHost {
       create: (spec) =>
         effects.write("create", async () => {
           const id = computeName(spec.owner);
+          const found = this.containers.get(id);
+          if (found && found.owner.sandboxUid !== spec.owner.sandboxUid)
+            throw new RuntimeError("ComputeConflict", `the host has a container ${id} that is not this boot's`);
           // One that is there is adopted as it is, also when it has ended: no driver starts it again.
-          if (!this.containers.has(id)) this.containers.set(id, this.#made(spec));
+          if (!found) this.containers.set(id, this.#made(spec));
           return id;
         }),
       sync: (id) =>

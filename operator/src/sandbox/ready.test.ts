@@ -68,6 +68,28 @@ test("a container that was Ready and has ended is not made anew, also when the c
   assertSaved(parts, ["precious"]);
 });
 
+test("a foreign container of the boot's name: it is told, not touched, and when it is removed by hand the boot goes on", async () => {
+  const parts = await memoryParts({});
+  const name = "aw-sandbox-uid-1";
+  const foreign = {
+    owner: { installation: "", namespace: "", sandbox: "", sandboxUid: "", boot: 0 },
+    state: "Running" as const,
+    work: ["theirs"],
+    image: "sh",
+  };
+  parts.host.containers.set(name, foreign);
+  const waits = await parts.pass();
+  const { conditions } = parts.sandbox()?.status ?? {};
+  const ready = findCondition(conditions, "Ready");
+  assert.equal(ready?.reason, "ComputeConflict");
+  assert.match(ready?.message ?? "", /by hand; it is tried again/);
+  assert.equal(findCondition(conditions, "Stalled"), undefined, "it heals without a change of the spec");
+  assert.ok(waits >= 10_000, `it comes back after ${waits} ms`);
+  assert.deepEqual([...parts.host.containers.values()], [foreign]);
+  parts.host.containers.delete(name);
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+});
+
 const losses: Record<string, readonly ("expiresAt" | "lifetimeEndsAt")[]> = {
   "its deadline": ["expiresAt"],
   "its lifetime": ["lifetimeEndsAt"],

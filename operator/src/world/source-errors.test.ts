@@ -36,7 +36,6 @@ test("a registry that names a pause gets it", async () => {
 
 const stalls: [code: RegistryErrorCode, reason: string][] = [
   ["NotFound", "ImageNotFound"],
-  ["Unauthorized", "ImageUnauthorized"],
   ["SourceNotAllowed", "ImageNotAllowed"],
   ["PlatformNotOffered", "PlatformNotOffered"],
   ["UnsupportedImage", "ImageUnsupported"],
@@ -49,9 +48,21 @@ for (const [code, reason] of stalls) {
     assert.ok(error instanceof Terminal);
     assert.equal(error.reason, reason);
     assert.match(error.message, /ghcr\.io\/acme\/tools:1/);
-    assert.ok((error.remediation ?? "").length > 0);
+    assert.match(error.remediation ?? "", /anew with another image/);
+    assert.doesNotMatch(error.remediation ?? "", /grant access/, "that would change nothing here");
   });
 }
+
+test("who may not read the source is let in from outside: ImageUnauthorized waits, and is tried again", async () => {
+  const cause = new RegistryError("Unauthorized", "403");
+  const error = await explained(cause);
+  assert.ok(error instanceof Waiting);
+  assert.equal(error.reason, "ImageUnauthorized");
+  assert.ok(error.afterMs >= 10_000);
+  assert.match(error.message, /ghcr\.io\/acme\/tools:1: 403/);
+  assert.match(error.remediation ?? "", /grant access .* it is tried again/);
+  assert.equal(error.cause, cause);
+});
 
 const ours: [code: RegistryErrorCode, reason: string][] = [
   ["Unavailable", "RegistryUnavailable"],

@@ -7,8 +7,8 @@ import { TargetRegistryError } from "../registry/sources.ts";
 const HEALS: readonly RegistryErrorCode[] = ["Unavailable", "DigestMismatch", "UploadNotAdvancing"];
 
 /**
- * A source that does not exist stalls the object; a registry that does not answer is tried again, and so is everything that
- * the installation's own registry has against the copy: its settings are no property of the object.
+ * A source that does not exist stalls the object. What is mended outside of it is tried again: a registry that does not answer
+ * or does not let us in, and everything that the installation's own registry has against the copy.
  */
 export async function explainSourceErrors<R>(image: string, call: () => Promise<R>): Promise<R> {
   try {
@@ -24,9 +24,17 @@ export async function explainSourceErrors<R>(image: string, call: () => Promise<
         cause: error,
       });
     }
+    if (error.code === "Unauthorized") {
+      throw new Waiting("ImageUnauthorized", {
+        message: `${image}: ${error.message}`,
+        remediation: "grant access to its registry, it is tried again; or create the object anew with another image",
+        afterMs: 60_000,
+        cause: error,
+      });
+    }
     throw new Terminal(REASONS[error.code] ?? "ImageUnsupported", {
       message: `${image}: ${error.message}`,
-      remediation: "create the object anew with another image, or grant access to its registry",
+      remediation: "create the object anew with another image",
       cause: error,
     });
   }
@@ -56,7 +64,6 @@ function ownRegistryWaits(doing: string, error: RegistryError): Waiting {
 
 const REASONS: Readonly<Partial<Record<RegistryErrorCode, string>>> = {
   NotFound: "ImageNotFound",
-  Unauthorized: "ImageUnauthorized",
   SourceNotAllowed: "ImageNotAllowed",
   PlatformNotOffered: "PlatformNotOffered",
 };

@@ -187,13 +187,13 @@ describe("trouble", () => {
       Cmd: ["sh"],
     });
     await stage.patchMode(asleep, "Running");
-    const stalled = await until(
+    const waiting = await until(
       () => stage.sandbox(asleep),
-      (object) => conditionOf(object, "Stalled")?.reason === "ComputeConflict",
+      (object) => conditionOf(object, "Ready")?.reason === "ComputeConflict",
       { what: "the conflict" },
     );
     assert.match((await eventWith(stage.site, asleep, "ComputeConflict")).note, new RegExp(name));
-    await stage.deleted(stalled);
+    await stage.deleted(waiting);
     const { Id } = JSON.parse(created);
     const survivor = JSON.parse(await engineCall(stage, "GET", `/containers/${Id}/json`));
     assert.equal(survivor.Name, `/${name}`);

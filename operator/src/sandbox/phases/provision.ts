@@ -1,6 +1,6 @@
 /** Compute exists, exactly once, and answers; then the clock starts. */
 import { quantityToBytes, quantityToCpus, type SandboxStatus } from "@agentworlds/crds";
-import { Terminal, Waiting } from "../../reconciler/policy.ts";
+import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
 import type { ComputeSpec, ObservedCompute, RuntimeDriver } from "../../runtime/contract.ts";
@@ -197,7 +197,7 @@ function imageToBoot(scope: SandboxScope, digest: Digest): string {
   return `${registry.asHostsNameIt(repositoryName(scope))}@${digest}`;
 }
 
-/** What a host refuses stalls the session by name; what may heal is waited for. */
+/** What a host refuses is told by name and tried again: it heals on the host, which no generation of this object shows. */
 export async function explainRuntimeErrors<R>(call: () => Promise<R>): Promise<R> {
   try {
     return await call();
@@ -205,9 +205,10 @@ export async function explainRuntimeErrors<R>(call: () => Promise<R>): Promise<R
     if (!(error instanceof RuntimeError)) throw error;
     switch (error.code) {
       case "ComputeConflict":
-        throw new Terminal("ComputeConflict", {
+        throw new Waiting("ComputeConflict", {
           message: error.message,
-          remediation: "remove the foreign container from the host by hand, then touch this Sandbox",
+          remediation: "remove the foreign container from the host by hand; it is tried again",
+          afterMs: 30_000,
           cause: error,
         });
       case "HostUnreachable":
