@@ -15,7 +15,9 @@ export const rescueFields = {
   computeId: word(256).describe("Id of the container on that host."),
   engine: word(128)
     .exactOptional()
-    .describe("Id of the engine that has it. Another engine at the host's address is not believed about it."),
+    .describe(
+      "Id of the engine that has it, from the label of its volume `agentworlds-engine-<installation>`. Another engine at the host's address is not believed about it.",
+    ),
   capture: word(256)
     .exactOptional()
     .describe("Image on that host that holds the work, when it had been captured already."),

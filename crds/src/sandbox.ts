@@ -274,7 +274,9 @@ const computeSchema = z.object({
   provisionedAt: time().exactOptional().describe("When the container was first seen to answer; absent until then."),
   engine: word(128)
     .exactOptional()
-    .describe("Id of the engine that made it. Another engine at the host's address is not believed about it."),
+    .describe(
+      "Id of the engine that made it, from the label of its volume `agentworlds-engine-<installation>`. Another engine at the host's address is not believed about it.",
+    ),
   unreachableAt: time()
     .exactOptional()
     .describe(

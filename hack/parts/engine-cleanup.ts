@@ -13,16 +13,18 @@ export interface EngineState {
   /** Cgroup that holds the cgroups of its containers, relative to each hierarchy. */
   cgroupParent: string;
   network: EngineNetwork;
-  /** Paths outside the engine's directory that dockerd makes and that were not there before. */
+  /** Folders outside the engine's directory that dockerd makes and that were not there before. */
   absentBefore: string[];
 }
 
 /** File of the state, below the engine's directory. */
 export const stateFile = "engine.json";
 
-/** What dockerd makes at compiled-in paths, children first. */
+/**
+ * Folders that dockerd makes at compiled-in paths, children first. Each goes only while it is empty: what other engines of the
+ * machine keep there is theirs.
+ */
 const fixedPaths = [
-  "/etc/docker/key.json",
   "/etc/docker",
   "/run/docker/plugins",
   "/run/docker",
@@ -49,7 +51,7 @@ export async function absentFixedPaths(): Promise<string[]> {
 async function removeFixedPaths(paths: readonly string[]): Promise<void> {
   for (const path of paths) {
     try {
-      await (path.endsWith(".json") ? rm(path) : rmdir(path));
+      await rmdir(path);
     } catch (error) {
       // Somebody else has put something there since, or has removed it.
       const code = systemErrorCode(error);

@@ -12,7 +12,7 @@ import { chooseEngineNetwork, createEngineNetwork, packetFilter, restoreOthersRu
 import { PartFailed } from "./errors.ts";
 import { withLock } from "./lock.ts";
 import { ensureProgram, type PackagedProgram } from "./packages.ts";
-import { type RunningProcess, startProcess } from "./process.ts";
+import { type RunningProcess, run, startProcess } from "./process.ts";
 
 /** A container engine that answers. */
 export interface Engine extends AsyncDisposable {
@@ -169,7 +169,7 @@ async function launch(
 ): Promise<RunningProcess> {
   // A daemon.json of the machine would contradict these flags, and dockerd would refuse to start.
   const config = join(directory, "daemon.json");
-  await writeFile(config, JSON.stringify(settings));
+  await writeFile(config, JSON.stringify({ ...(await ownKey(directory)), ...settings }));
   await mkdir(join(directory, "home"), { recursive: true });
   return startProcess({
     name: "dockerd",
@@ -189,12 +189,29 @@ async function launch(
       "--log-level=warn",
     ],
     env: {
-      PATH: `${process.env["PATH"] ?? ""}:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin`,
+      PATH: programPath(),
       HOME: join(directory, "home"),
     },
     logPath: join(directory, "dockerd.log"),
   });
 }
+
+/**
+ * Before 23 the engine's id is made of a key that all engines of a machine share at a compiled-in path: an engine that made or
+ * removed it would change the id of others under their running containers. It has no flag, and newer ones know it no more.
+ */
+async function ownKey(directory: string): Promise<{ readonly "deprecated-key-path"?: string }> {
+  const said = await run(["dockerd", "--version"], {
+    env: { PATH: programPath() },
+    signal: AbortSignal.timeout(10_000),
+  });
+  const major = /\bversion (\d+)\./.exec(said)?.[1];
+  if (major === undefined || Number(major) >= 23) return {};
+  return { "deprecated-key-path": join(directory, engineFolders.data, "key.json") };
+}
+
+/** Daemons and their helpers are where a person's PATH may not lead. */
+const programPath = (): string => `${process.env["PATH"] ?? ""}:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin`;
 
 async function expectOverlay(dockerHost: string, signal: AbortSignal): Promise<void> {
   const info = expectSuccess("GET /info", await callEngine(dockerHost, { path: "/info", signal }));

@@ -173,7 +173,10 @@ export interface HostFacts {
 export interface RuntimeDriver {
   /** Asks the host what it is. Throws `HostUnreachable`. */
   probe(signal: AbortSignal): Promise<HostFacts>;
-  /** Id of the engine itself, the same across restarts and addresses. Asked once. Throws `HostUnreachable`. */
+  /**
+   * Id of the engine as its own data tells it: the same across restarts, addresses and what the engine calls itself. Read again
+   * after every new connection, so whoever observes asks for it after the observation. Throws `HostUnreachable`.
+   */
   identity(signal: AbortSignal): Promise<string>;
   /** Pulls the image unless present; a digest is never pulled twice. Throws `ImageUnavailable`. */
   pull(image: string, login: RegistryLogin | undefined, signal: AbortSignal): Promise<void>;

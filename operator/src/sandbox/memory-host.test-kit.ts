@@ -49,6 +49,10 @@ export class MemoryHost {
   /** When each was made, by the host's clock. Default: 0. */
   readonly committedAt = new Map<string, number>();
   readonly registry: MemoryRegistry;
+  /** Its engine's id. */
+  engine: string;
+  /** Called before each inspection. */
+  onInspect: () => void = () => undefined;
   /** The engine answers every freeze with an error. */
   refusesFreeze = false;
   /** Who the last pull was as; undefined: nobody. */
@@ -65,6 +69,7 @@ export class MemoryHost {
 
   constructor(effects: Effects, registry: MemoryRegistry, engine = "engine-1") {
     this.registry = registry;
+    this.engine = engine;
     const never = (): never => {
       throw new TypeError("the Sandbox controller makes no such call");
     };
@@ -78,7 +83,7 @@ export class MemoryHost {
     };
     this.driver = {
       probe: never,
-      identity: async () => engine,
+      identity: async () => this.engine,
       exec: (id, request) =>
         effects.write("exec", async () => {
           if (running(id).state !== "Running" || this.isDumb)
@@ -165,6 +170,7 @@ export class MemoryHost {
   }
 
   #inspect(id: string): ObservedCompute {
+    this.onInspect();
     const found = this.containers.get(id);
     if (!found) return { state: "Absent" };
     if (found.state === "Exited") {

@@ -5,6 +5,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { type PrivateEngine, startPrivateEngine } from "../../../hack/parts/engine.ts";
+import { callEngine, expectSuccess } from "../../../hack/parts/engine-api.ts";
+import { engineVolumeName } from "../../../operator/src/runtime/docker/engine-marker.ts";
 import { conditionOf, startControllers, until } from "../../kit/operator.ts";
 import { Stage } from "../../kit/stage.ts";
 
@@ -20,9 +22,9 @@ async function open(daemonSettings: Record<string, unknown> = {}) {
     }),
   );
   if (!engine) throw new TypeError("no engine was started");
-  undo.use(await startControllers(stage.site));
+  const controllers = undo.use(await startControllers(stage.site));
   const owned = undo.move();
-  return { stage, engine, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return { stage, engine, controllers, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
 type Opened = Awaited<ReturnType<typeof open>>;
@@ -112,6 +114,46 @@ describe("the engine dies", () => {
     const version = (await stage.world(world)).status.versions?.at(-1);
     assert.deepEqual([version?.consistency, version?.recovered], ["Frozen", undefined]);
   });
+});
+
+test("its marker is pruned, it restarts, and a new leader sweeps: a live session is neither stopped nor put aside, and keeps its engine", async () => {
+  await using opened = await open({ "live-restore": true });
+  const { stage, engine, controllers } = opened;
+  const { signal, runtimes } = stage.site;
+  const world = await stage.readyWorld();
+  const sandbox = await stage.readySandbox(world);
+  await stage.shell(sandbox, "echo alive > /tmp/c");
+  // What nobody accounts for tells that the sweep has been there.
+  const ghost = { installation: stage.installation, namespace: stage.namespace, sandbox: "ghost", sandboxUid: "ghost" };
+  await stage.driver.create(
+    { owner: { ...ghost, boot: 1 }, image: stage.image, limits: { pids: 64 }, isolation: { network: "None" } },
+    signal,
+  );
+  await controllers[Symbol.asyncDispose]();
+  const path = `/volumes/${engineVolumeName(stage.installation)}`;
+  expectSuccess(path, await callEngine(engine.dockerHost, { method: "DELETE", path, signal }));
+  await engine.kill();
+  await engine.start();
+  await using _ = await startControllers(stage.site);
+  const { status } = await until(
+    () => runtimes.get({ name: "local" }, { signal }),
+    ({ status: { rescues = [] } }) => rescues.length > 0,
+    { what: "the sweep" },
+  );
+  assert.deepEqual(
+    status.rescues?.map(({ computeId, reason }) => [computeId, reason]),
+    [["aw-ghost-1", "Orphaned"]],
+  );
+  const back = await until(
+    () => stage.sandbox(sandbox),
+    (object) => conditionOf(object, "Ready")?.status === "True",
+    { what: "the session to go on" },
+  );
+  assert.deepEqual(
+    [back.status.boot, back.status.compute?.id, back.status.compute?.engine],
+    [1, sandbox.status.compute?.id, sandbox.status.compute?.engine],
+  );
+  assert.equal(await stage.shell(sandbox, "cat /tmp/c"), "alive\n");
 });
 
 async function assertSaved({ stage }: Opened, sandboxName: string, worldName: string): Promise<void> {

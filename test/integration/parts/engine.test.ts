@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { test } from "node:test";
+import { startPrivateEngine } from "../../../hack/parts/engine.ts";
 import { callEngine, expectSuccess } from "../../../hack/parts/engine-api.ts";
 import { baseImage, type Engine, engine, eventually, registry, whyNoOwnEngine } from "../../kit/index.ts";
 import { engineState, leftoversOf, nothing, nothingOutside, outsideEngine } from "./leftovers.ts";
@@ -61,6 +63,24 @@ test("two engines run side by side: neither the second's start nor its end takes
   assert.deepEqual((await outsideEngine(state, limit())).rules.toSorted(), rules);
   await second[Symbol.asyncDispose]();
   assert.deepEqual((await outsideEngine(state, limit())).rules.toSorted(), rules);
+});
+
+test("an engine keeps its id whatever becomes of another one, and no engine of ours makes or removes what the machine's engines share", {
+  skip: whyNoOwnEngine(),
+}, async () => {
+  const sharedKey = () => readFile("/etc/docker/key.json", "utf8").catch(() => "absent");
+  const idOf = async (one: Engine): Promise<string> =>
+    JSON.parse(expectSuccess("/info", await callEngine(one.dockerHost, { path: "/info", signal: limit() }))).ID;
+  const shared = await sharedKey();
+  await using second = await startPrivateEngine({ signal: limit() });
+  const first = await engine({ own: true });
+  const id = await idOf(second);
+  assert.notEqual(await idOf(first), id);
+  await first[Symbol.asyncDispose]();
+  await second.kill();
+  await second.start();
+  assert.equal(await idOf(second), id);
+  assert.equal(await sharedKey(), shared);
 });
 
 test("containers are apart where their network says so", { skip: whyNoOwnEngine() }, async () => {

@@ -4,7 +4,6 @@ import { RuntimeError } from "../errors.ts";
 
 /** The part of `/info` that decides what a host can do. */
 export const hostInfo = z.object({
-  ID: z.string().default("unknown"),
   ServerVersion: z.string(),
   OSType: z.string(),
   Architecture: z.string(),

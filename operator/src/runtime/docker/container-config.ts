@@ -1,16 +1,24 @@
 import type { ComputeSpec } from "../contract.ts";
 import { HELPER_MOUNT, HELPER_PATH } from "../helper.ts";
-import { labelsOf } from "./labels.ts";
+import { ENGINE_LABEL, labelsOf } from "./labels.ts";
 
 /** Longest host name Linux takes, less its final NUL. */
 const MAX_HOSTNAME = 63;
 const NANO = 1e9;
 
+/** What the container finds on its host. */
+export interface HostParts {
+  readonly helperVolume: string;
+  readonly network: string;
+  /** The engine's id. */
+  readonly engine: string;
+}
+
 /**
  * The body of the create call: PID 1 is the helper, safe defaults of DESIGN §3, no mount but the helper's volume.
  * The session's environment is not in it: an engine copies a container's config into the image of a commit.
  */
-export function containerConfig(spec: ComputeSpec, host: { helperVolume: string; network: string }): unknown {
+export function containerConfig(spec: ComputeSpec, host: HostParts): unknown {
   const { cpus, memoryBytes, pids } = spec.limits;
   return {
     Image: spec.image,
@@ -20,7 +28,7 @@ export function containerConfig(spec: ComputeSpec, host: { helperVolume: string;
     Entrypoint: [HELPER_PATH, "init"],
     Cmd: [],
     Healthcheck: { Test: ["NONE"] },
-    Labels: labelsOf(spec.owner),
+    Labels: { ...labelsOf(spec.owner), [ENGINE_LABEL]: host.engine },
     // PID 1 ignores every signal it can: an engine that shuts down need not wait for it.
     StopSignal: "SIGKILL",
     HostConfig: {

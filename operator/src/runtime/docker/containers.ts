@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { ListedCompute, ObservedCompute } from "../contract.ts";
 import { isStatus, tolerate } from "./engine-errors.ts";
-import { INSTALLATION_LABEL, ownerOf } from "./labels.ts";
+import { ENGINE_LABEL, INSTALLATION_LABEL, ownerOf } from "./labels.ts";
 import type { EngineTransport } from "./transport.ts";
 
 const nullableLabels = z
@@ -119,6 +119,12 @@ export class Containers {
       const image = container.Image.includes("@") ? { image: container.Image } : {};
       return [{ id: name, owner, state: stateOf(container.State), ...image }];
     });
+  }
+
+  /** Ids of the engines that an installation's containers say they were made on. */
+  async engines(installation: string, signal: AbortSignal): Promise<string[]> {
+    const containers = await this.#list({ label: [`${INSTALLATION_LABEL}=${installation}`] }, signal);
+    return containers.flatMap(({ Labels }) => Labels[ENGINE_LABEL] ?? []);
   }
 
   /** Ids of the images that any container on the host uses, running or not. */

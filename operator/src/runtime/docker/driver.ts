@@ -35,6 +35,7 @@ import { commitContainer } from "./commit.ts";
 import { Containers, observe } from "./containers.ts";
 import { withoutCredentials } from "./credentials.ts";
 import { causeOf, containerNotFound, EngineRefused, refusedAs, tolerate } from "./engine-errors.ts";
+import { engineId } from "./engine-marker.ts";
 import { type HelperCommand, helperChannel, isExecPending, pendingExecs, startHelper } from "./exec.ts";
 import { ExecStarts } from "./exec-starts.ts";
 import { Images } from "./images.ts";
@@ -43,6 +44,7 @@ import { OwnContainers } from "./own-containers.ts";
 import { PushRetried } from "./progress.ts";
 import { Provisioner } from "./provision.ts";
 import { choosePruned } from "./prune.ts";
+import { Remembered } from "./remembered.ts";
 import { EngineTransport } from "./transport.ts";
 import { WarmHelpers } from "./warm-helpers.ts";
 import { wholeTar } from "./whole-tar.ts";
@@ -81,6 +83,8 @@ const SESSION_SILENCE_MS = 30_000;
 const FILE_SILENCE_MS = 60_000;
 /** A slow disk may have much to take. */
 const SYNC_SILENCE_MS = 180_000;
+/** Reading the engine's marker, or making it: four short calls. */
+const IDENTITY_MS = 60_000;
 /** How often, and with what pause, a container is looked at whose connection was lost: 1 s in all. */
 const DEATH_ATTEMPTS = 20;
 const DEATH_PAUSE_MS = 50;
@@ -99,7 +103,7 @@ class DockerDriver implements RuntimeDriver {
   readonly #provisioner: Provisioner;
   readonly #clock: Clock;
   readonly #starts: ExecStarts;
-  #identity: string | undefined;
+  readonly #identity: Remembered<string>;
   readonly #warm: WarmHelpers;
   /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
   #lastCommit: Promise<unknown> = Promise.resolve();
@@ -121,12 +125,17 @@ class DockerDriver implements RuntimeDriver {
     this.#containers = new Containers(transport);
     this.#own = new OwnContainers(this.#containers, installation);
     this.#images = new Images(transport);
+    const marked = { transport, containers: this.#containers, images: this.#images, installation };
+    this.#identity = new Remembered((signal) => engineId(marked, signal), IDENTITY_MS);
+    // Another connection may lead to another engine.
+    transport.onConnection(() => this.#identity.forget());
     this.#provisioner = new Provisioner({
       transport,
       containers: this.#containers,
       images: this.#images,
       helper,
       clock,
+      engine: (signal) => this.#identity.get(signal),
     });
   }
 
@@ -136,13 +145,7 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async identity(signal: AbortSignal): Promise<string> {
-    if (this.#identity !== undefined) return this.#identity;
-    const { ID } = await refusedAs(
-      "HostRefused",
-      this.#transport.json(hostInfo, { method: "GET", path: "/info" }, signal),
-    );
-    this.#identity = ID;
-    return ID;
+    return await refusedAs("HostRefused", this.#identity.get(signal));
   }
 
   async pull(image: string, login: RegistryLogin | undefined, signal: AbortSignal): Promise<void> {

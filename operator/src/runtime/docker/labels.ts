@@ -8,6 +8,9 @@ export const COMMIT_OF_LABEL = `${PREFIX}commit-of`;
 /** Label of the carrier, volume and image of the helper; the value is its version. */
 export const HELPER_LABEL = `${PREFIX}helper`;
 
+/** Label of the volume that marks an engine, and of every container made there: the engine's id. */
+export const ENGINE_LABEL = `${PREFIX}engine`;
+
 type Labels = Readonly<Record<string, string>>;
 
 export const labelsOf = (owner: ComputeOwner): Labels => ({

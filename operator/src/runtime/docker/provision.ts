@@ -23,6 +23,8 @@ export interface ProvisionerParts {
   /** The helper for the host's platform. */
   readonly helper: (platform: Platform, signal: AbortSignal) => Promise<HelperBinary>;
   readonly clock: Clock;
+  /** The engine's id. */
+  readonly engine: (signal: AbortSignal) => Promise<string>;
 }
 
 /** A container as `provision` leaves it. */
@@ -61,7 +63,9 @@ export class Provisioner {
     const helperVolume = await refusedAs("HostRefused", this.#helperVolume.get(signal));
     const network =
       spec.isolation.network === "None" ? "none" : await refusedAs("HostRefused", this.#isolatedNetwork.get(signal));
-    const containerId = await this.#createOrAdopt(spec, containerConfig(spec, { helperVolume, network }), signal);
+    const engine = await refusedAs("HostRefused", this.#parts.engine(signal));
+    const config = containerConfig(spec, { helperVolume, network, engine });
+    const containerId = await this.#createOrAdopt(spec, config, signal);
     const observed = async () => observe(await refusedAs("HostRefused", containers.inspect(containerId, signal))).state;
     if ((await observed()) === "Created") await this.#start(containerId, signal);
     return { containerId, isRunning: (await observed()) === "Running", user: image.Config?.User ?? "" };

@@ -54,6 +54,13 @@ export class EngineTransport {
         : `${tls === undefined ? "http" : "https"}://${address.host}:${address.port}`;
   }
 
+  /** Calls `listener` whenever a connection begins or ends: what is known of the engine may be of another one. */
+  onConnection(listener: () => void): void {
+    this.#agent.on("connect", listener);
+    this.#agent.on("disconnect", listener);
+    this.#agent.on("connectionError", listener);
+  }
+
   /** The parsed JSON answer. */
   async json<T>(schema: z.ZodType<T>, call: EngineCall, signal: AbortSignal): Promise<T> {
     const body = await this.#wholeBody(call, signal);

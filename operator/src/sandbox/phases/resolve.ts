@@ -60,6 +60,8 @@ export async function observe(scope: SandboxScope): Promise<PhaseResult> {
   if (!compute) return CONTINUE;
   try {
     scope.driver = await scope.dependencies.driverFor(compute.runtime, compute.host, scope.context.signal);
+    const observed = await scope.driver.inspect(compute.id, scope.context.signal);
+    // After the observation: a connection that was lost in between may lead to another engine.
     const engine = compute.engine === undefined ? undefined : await scope.driver.identity(scope.context.signal);
     if (engine !== compute.engine) {
       // Somebody pointed the host's address to another engine. What that one does not have is not lost.
@@ -67,7 +69,7 @@ export async function observe(scope: SandboxScope): Promise<PhaseResult> {
       scope.hostProblem = `${compute.runtime}/${compute.host} is another engine now (${engine}, not ${compute.engine})`;
       return CONTINUE;
     }
-    scope.observed = await scope.driver.inspect(compute.id, scope.context.signal);
+    scope.observed = observed;
   } catch (error) {
     if (!(error instanceof RuntimeError) && !(error instanceof Waiting)) throw error;
     scope.hostProblem = `${compute.runtime}/${compute.host}: ${error.message}`;

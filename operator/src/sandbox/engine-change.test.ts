@@ -1,0 +1,42 @@
+/** The engine behind a session's host is another one, or is called otherwise, from one moment to the next. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isReady, type Parts } from "./lives.test-kit.ts";
+import { memoryParts } from "./memory-parts.test-kit.ts";
+
+const CONTAINER = "aw-sandbox-uid-1";
+
+async function readyWithWork(): Promise<Parts> {
+  const parts = await memoryParts({});
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  parts.work("one");
+  return parts;
+}
+
+test("an engine is called otherwise under a running session: the container is believed, and the session goes on", async () => {
+  const parts = await readyWithWork();
+  parts.host.engine = "engine-renamed";
+  await parts.pass();
+  const { compute, boot } = parts.sandbox()?.status ?? {};
+  assert.deepEqual([compute?.id, compute?.engine, boot], [CONTAINER, "engine-renamed", 1]);
+  assert.ok(isReady(parts.sandbox()));
+  assert.deepEqual([...parts.host.containers.keys()], [CONTAINER]);
+});
+
+test("an engine that is exchanged between two questions of one pass is not believed: nothing is lost by its word", async () => {
+  const parts = await readyWithWork();
+  const container = parts.host.containers.get(CONTAINER);
+  assert.ok(container);
+  parts.host.onInspect = () => {
+    parts.host.engine = "engine-2";
+    parts.host.containers.clear();
+  };
+  await parts.pass();
+  assert.equal(parts.sandbox()?.status.lastEnding, undefined);
+  assert.match(parts.failures.at(-1) ?? "", /another engine/);
+  parts.host.onInspect = () => undefined;
+  parts.host.engine = "engine-1";
+  parts.host.containers.set(CONTAINER, container);
+  await parts.until("Ready again", () => isReady(parts.sandbox()));
+  assert.equal(parts.sandbox()?.status.boot, 1);
+});
