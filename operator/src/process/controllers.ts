@@ -257,7 +257,7 @@ function makeControllers(
         installation,
         runtimes,
         sandboxes,
-        worlds,
+        worldClient: kube.resource<World>(WORLDS),
         runtimeClient,
         sandboxClient,
         drivers,

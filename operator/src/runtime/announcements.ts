@@ -1,7 +1,6 @@
 /** What changed with a Runtime, as Events; their reasons are those of its conditions. Nothing is said twice. */
 import type { Runtime, RuntimeRescue } from "@agentworlds/crds";
 import { findCondition } from "../reconciler/conditions.ts";
-import type { ListedCompute } from "./contract.ts";
 
 export interface RuntimeEvent {
   readonly type: "Normal" | "Warning";
@@ -28,20 +27,20 @@ export function announceChanges(
   for (const event of events) announce({ kind: "Runtime", object: change.after }, event);
 }
 
-/** A container that nobody accounts for was stopped and written down. */
+/** What nobody accounts for was written down. */
 export function announceOrphan(
   announce: AnnounceRuntime,
   runtime: Runtime,
-  { host, orphan }: { host: string; orphan: ListedCompute },
+  { namespace, sandbox, host, computeId, capture, message }: RuntimeRescue,
 ): void {
-  const { namespace, sandbox } = orphan.owner;
+  const what = capture === undefined ? `container ${computeId}` : `capture ${capture} of ${computeId}`;
   announce(
     { kind: "Runtime", object: runtime },
     {
       type: "Warning",
       reason: "Orphaned",
       action: "Sweep",
-      message: `container ${orphan.id} on ${host}, of Sandbox ${namespace}/${sandbox}, belongs to nobody: it is stopped and kept`,
+      message: `${what} on ${host}, of Sandbox ${namespace}/${sandbox.name}: ${message}`,
     },
   );
 }

@@ -152,6 +152,8 @@ export interface ListedCapture {
   /** Id of the operation that made it. */
   readonly operation: string;
   readonly owner: ComputeOwner;
+  /** `repository@sha256:…` that its container was made from, as the host names it; absent where its labels do not say. */
+  readonly image?: string;
   /** Epoch milliseconds, by the host's clock. */
   readonly createdAt: number;
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Runtime, RuntimeRescue, Sandbox } from "@agentworlds/crds";
-import { RUNTIMES, SANDBOXES } from "../kube/resource-types.ts";
+import type { Runtime, RuntimeRescue, Sandbox, World } from "@agentworlds/crds";
+import { RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
 import type { HostFacts, ListedCompute, RuntimeDriver } from "./contract.ts";
@@ -34,7 +34,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     throw new TypeError("the Runtime controller makes no such call");
   };
   const driver: RuntimeDriver = {
-    identity: never,
+    identity: async () => "engine-a",
     pull: never,
     create: never,
     ownerOf: never,
@@ -74,7 +74,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     drivers: { driverFor: async () => driver, close: async () => undefined },
     rescues: createRuntimeRescues(runtimes),
     rescuesKept: (name, count) => void kept.set(name, count),
-    worlds: { list: () => [] },
+    worldClient: memoryResource<World>(WORLDS),
     announce: (_, { type, reason, message }) => void events.push(`${type} ${reason}: ${message}`),
     imagePrefix: "registry/worlds/install",
     log: silentLog,
@@ -196,7 +196,7 @@ test("an orphan is announced when it is quarantined, and its end when it is remo
   clock.jump(600_000);
   await pass();
   assert.deepEqual(events, [
-    "Warning Orphaned: container aw-sandbox-uid-1 on a, of Sandbox team/one, belongs to nobody: it is stopped and kept",
+    "Warning Orphaned: container aw-sandbox-uid-1 on a, of Sandbox team/one: no Sandbox accounts for this container; it is stopped and kept",
   ]);
   host.containers = [];
   clock.jump(DAY_MS);

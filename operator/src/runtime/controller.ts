@@ -34,7 +34,7 @@ export interface RuntimeDependencies {
   readonly installation: string;
   readonly runtimes: { get(key: string): Runtime | undefined };
   readonly sandboxes: { list(): readonly Sandbox[] };
-  readonly worlds: { list(): readonly World[] };
+  readonly worldClient: ResourceClient<World>;
   readonly runtimeClient: ResourceClient<Runtime>;
   readonly sandboxClient: ResourceClient<Sandbox>;
   readonly drivers: DriverPool;
@@ -202,13 +202,14 @@ async function sweepOne(scope: RuntimeScope, host: string): Promise<void> {
     driver,
     installation: dependencies.installation,
     sandboxes: dependencies.sandboxClient,
-    worlds: dependencies.worlds,
+    worlds: dependencies.worldClient,
+    runtimes: dependencies.runtimeClient,
     rescues: dependencies.rescues,
     now: context.clock.now(),
     log: dependencies.log,
     signal: context.signal,
   });
-  for (const orphan of orphans) announceOrphan(dependencies.announce, runtime, { host, orphan });
+  for (const orphan of orphans) announceOrphan(dependencies.announce, runtime, orphan);
   scope.over = [...scope.over, ...over];
   const removed = await driver.pruneImages(
     { repositoryPrefix: dependencies.imagePrefix, keep: runtime.spec.imageCache?.keepImages ?? 10 },

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Runtime, RuntimeRescue, Sandbox, World } from "@agentworlds/crds";
-import { RUNTIMES, SANDBOXES } from "../kube/resource-types.ts";
+import { RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { captureName } from "../snapshot/docker-commit.ts";
 import type { ListedCapture, ListedCompute, ObservedCompute, RuntimeDriver } from "./contract.ts";
@@ -9,7 +9,7 @@ import { RuntimeError } from "./errors.ts";
 import { memoryResource } from "./memory-resource.test-kit.ts";
 import { createRuntimeRescues } from "./rescues.ts";
 import { sweepHost } from "./sweep.ts";
-import { at, runtimeOf, sandboxOf, T0, worldOf } from "./test-objects.test-kit.ts";
+import { at, runtimeOf, sandboxOf, T0, versionOf, worldOf } from "./test-objects.test-kit.ts";
 
 const DAY = 86_400;
 const container = (uid: string, boot: number, sandbox = uid): ListedCompute => ({
@@ -103,6 +103,8 @@ async function sweep(given: {
   now?: number;
   captures?: readonly ListedCapture[];
   worlds?: readonly World[];
+  /** Further Runtimes, with hosts that may be addresses of the same engine. */
+  runtimes?: readonly Runtime[];
   /** Rescues that the Runtime has by now, and the sweep's own view of it lacks. */
   recordedSince?: readonly RuntimeRescue[];
 }) {
@@ -110,7 +112,7 @@ async function sweep(given: {
     ...(given.rescueSeconds === undefined ? {} : { spec: { rescueSeconds: given.rescueSeconds } }),
     status: given.rescues ? { rescues: [...given.rescues] } : {},
   });
-  const runtimes = memoryResource<Runtime>(RUNTIMES, [runtime]);
+  const runtimes = memoryResource<Runtime>(RUNTIMES, [runtime, ...(given.runtimes ?? [])]);
   const sandboxes = memoryResource<Sandbox>(SANDBOXES, given.sandboxes ?? []);
   const { driver, calls } = hostWith(given.containers, given.states, given.captures);
   if (given.recordedSince) {
@@ -123,7 +125,8 @@ async function sweep(given: {
     driver,
     installation: "install",
     sandboxes,
-    worlds: { list: () => given.worlds ?? [] },
+    worlds: memoryResource<World>(WORLDS, given.worlds ?? []),
+    runtimes,
     rescues: createRuntimeRescues(runtimes),
     now: T0 + (given.now ?? 0) * 1000,
     log: silentLog,
@@ -154,7 +157,10 @@ const orphans: [name: string, sandboxes: Sandbox[]][] = [
 for (const [name, sandboxes] of orphans) {
   test(`a container is stopped and kept, never removed, when ${name}`, async () => {
     const { calls, recorded, over, orphans } = await sweep({ containers: [container("u1", 1)], sandboxes, now: 5 });
-    assert.deepEqual(orphans, [container("u1", 1)]);
+    assert.deepEqual(
+      orphans.map(({ computeId }) => computeId),
+      ["aw-u1-1"],
+    );
     assert.deepEqual(calls, ["stop aw-u1-1"]);
     assert.deepEqual(over, []);
     assert.deepEqual(recorded, [
@@ -164,6 +170,7 @@ for (const [name, sandboxes] of orphans) {
         sandbox: { name: "u1", uid: "u1" },
         host: "a",
         computeId: "aw-u1-1",
+        engine: "engine-a",
         reason: "Orphaned",
         message: "no Sandbox accounts for this container; it is stopped and kept",
         since: at(5),
@@ -206,8 +213,9 @@ test("a rescue on another host waits for that host's sweep", async () => {
   assert.deepEqual([calls, over], [[], []]);
 });
 
-test("a rescue on another host does not spare an orphan of the same name here", async () => {
-  const { calls } = await sweep({ containers: [container("u1", 1)], rescues: [rescueOf("u1", 0, "b")] });
+test("a rescue on another engine does not spare an orphan of the same name here", async () => {
+  const elsewhere = { ...rescueOf("u1", 0, "b"), engine: "engine-b" };
+  const { calls } = await sweep({ containers: [container("u1", 1)], rescues: [elsewhere] });
   assert.deepEqual(calls, ["stop aw-u1-1"]);
 });
 
@@ -228,7 +236,8 @@ test("an API server that does not answer makes nobody an orphan", async () => {
       driver,
       installation: "install",
       sandboxes: failing,
-      worlds: { list: () => [] },
+      worlds: memoryResource<World>(WORLDS),
+      runtimes: memoryResource<Runtime>(RUNTIMES, [runtime]),
       rescues: createRuntimeRescues(memoryResource<Runtime>(RUNTIMES, [runtime])),
       now: T0,
       log: silentLog,
@@ -246,7 +255,7 @@ const needed: [name: string, given: Omit<Parameters<typeof sweep>[0], "container
     "a rescue of its operation was recorded a moment ago",
     { recordedSince: [{ ...rescueOf("u1", 0), operation: "operation-u1" }] },
   ],
-  ["it is younger than ten minutes", { now: OLD - 1 }],
+  ["it is younger than ten minutes", { now: OLD - 1, sandboxes: [later("u1")] }],
   [
     "it is another installation's",
     { captures: [{ ...captureOf("u1"), owner: { ...captureOf("u1").owner, installation: "other" } }] },
@@ -303,7 +312,10 @@ test("a container of a boot that has ended in order is an orphan, whatever comes
   const lastEnding = { boot: 1, reason: "ContainerGone", outcome: "Lost", message: "", at: at(0) } as const;
   const ended = sandboxOf({ metadata: { name: "u1", uid: "u1" }, status: { boot: 1, lastEnding } });
   const { orphans } = await sweep({ containers: [container("u1", 1)], sandboxes: [ended] });
-  assert.deepEqual(orphans, [container("u1", 1)]);
+  assert.deepEqual(
+    orphans.map(({ computeId }) => computeId),
+    ["aw-u1-1"],
+  );
 });
 
 test("the container that a Sandbox names is never swept, whatever the engine calls itself and wherever status says it is", async () => {
@@ -340,20 +352,134 @@ test("the record of a rescue on another engine ends with its time; a container o
   assert.deepEqual([calls, over], [[], [rescue]]);
 });
 
-const unneeded: [name: string, sandboxes: Sandbox[]][] = [
-  ["its session does not exist", []],
-  ["its session has no operation", [session("u1", 1)]],
-  ["its session has another operation", [hibernating("u1", "another")]],
+/** A World with a version of this operation, or with work of it that was given up. */
+const versionOfOperation = (operation: string) => worldOf({ status: { versions: [versionOf(1, { operation })] } });
+const givenUp = (operation: string) =>
+  worldOf({
+    status: {
+      lostWork: [
+        {
+          operation,
+          sandbox: { name: "u1", uid: "u1" },
+          runtime: "local",
+          host: "a",
+          computeId: "aw-u1-1",
+          cause: "Discarded",
+          message: "",
+          since: at(0),
+          at: at(1),
+        },
+      ],
+    },
+  });
+
+const copies: [name: string, given: Partial<Parameters<typeof sweep>[0]>][] = [
+  ["its session has no operation, and its container is there", { sandboxes: [session("u1", 1)] }],
+  ["its session has another operation, and its container is there", { sandboxes: [hibernating("u1", "another")] }],
+  ["its boot has ended in order", { sandboxes: [later("u1")] }],
+  ["its work is a version", { worlds: [versionOfOperation("operation-u1")] }],
+  ["its work was given up aloud", { worlds: [givenUp("operation-u1")] }],
+  ["its container is kept", { containers: [stopped("u1")], rescues: [rescueOf("u1", 0)] }],
 ];
-for (const [name, sandboxes] of unneeded)
-  test(`a capture goes when ${name} and no rescue names it`, async () => {
-    const { calls } = await sweep({ containers: [], captures: [captureOf("u1")], sandboxes, now: OLD });
+for (const [name, given] of copies)
+  test(`a capture goes when ${name}, and no rescue names it`, async () => {
+    const { calls } = await sweep({ containers: [], captures: [captureOf("u1")], now: OLD, ...given });
     assert.deepEqual(calls, [`forget ${captureName("operation-u1")}`]);
   });
 
+test("a capture whose container and Sandbox are gone may be the only copy of work: it becomes a rescue, at any age", async () => {
+  const image = `registry/worlds/lab@sha256:${"a".repeat(64)}`;
+  const captures = [{ ...captureOf("u1"), image }, captureOf("u1", 5, "later"), captureOf("u2")];
+  const { calls, recorded, orphans } = await sweep({ containers: [], captures, now: 6 });
+  assert.deepEqual(calls, []);
+  assert.deepEqual(
+    recorded.map(({ operation, capture }) => [operation, capture]),
+    [
+      ["later", captureName("later")],
+      ["operation-u2", captureName("operation-u2")],
+    ],
+    "of one container the latest, which holds all of the others",
+  );
+  assert.deepEqual(orphans, recorded);
+  const again = await sweep({ containers: [], captures: captures.slice(1), rescues: recorded, now: OLD });
+  assert.deepEqual([again.calls, again.recorded], [[], recorded]);
+});
+
+test("the rescue of a capture says all that its version needs", async () => {
+  const image = `registry/worlds/lab@sha256:${"a".repeat(64)}`;
+  const { recorded } = await sweep({ containers: [], captures: [{ ...captureOf("u1"), image }], now: 6 });
+  assert.deepEqual(recorded, [
+    {
+      operation: "operation-u1",
+      capture: captureName("operation-u1"),
+      message: "container and Sandbox are gone, and what was captured of them is in no version; it is kept",
+      namespace: "team",
+      sandbox: { name: "u1", uid: "u1" },
+      host: "a",
+      computeId: "aw-u1-1",
+      engine: "engine-a",
+      bootedFrom: `sha256:${"a".repeat(64)}`,
+      reason: "Orphaned",
+      since: at(6),
+      expiresAt: at(6 + DAY),
+    },
+  ]);
+});
+
+const other = (...rescues: RuntimeRescue[]) => runtimeOf({ metadata: { name: "other" }, status: { rescues } });
+const ofAnother: [name: string, given: Partial<Parameters<typeof sweep>[0]>][] = [
+  ["of another Runtime", { runtimes: [other(rescueOf("u1", 0, "z"))] }],
+  ["of another Runtime, on this engine", { runtimes: [other({ ...rescueOf("u1", 0, "z"), engine: "engine-a" })] }],
+  [
+    "of a World, on another Runtime",
+    {
+      worlds: [
+        worldOf({
+          status: {
+            rescues: [
+              {
+                operation: "publish-u1",
+                sandbox: { name: "u1", uid: "u1" },
+                runtime: "other",
+                host: "z",
+                computeId: "aw-u1-1",
+                reason: "SnapshotFailed",
+                message: "",
+                since: at(0),
+              },
+            ],
+          },
+        }),
+      ],
+    },
+  ],
+];
+for (const [name, given] of ofAnother)
+  test(`a container that is a rescue ${name} is no orphan, and neither is its capture`, async () => {
+    const captures = [captureOf("u1", 0, "publish-u1")];
+    const { calls, orphans, recorded } = await sweep({ containers: [stopped("u1")], captures, now: OLD, ...given });
+    assert.deepEqual([calls, orphans, recorded], [[], [], []]);
+  });
+
+test("a capture stays when another Runtime's list of rescues is full", async () => {
+  const full = other(...Array.from({ length: 64 }, (_, index) => rescueOf(`full-${index}`, OLD, "z")));
+  const { calls } = await sweep({ containers: [], captures: [captureOf("u1")], runtimes: [full], now: OLD });
+  assert.deepEqual(calls, []);
+});
+
+test("a capture that its session is about to replace stays until the session says that it has", async () => {
+  const { metadata, status } = hibernating("u1", "next");
+  assert.ok(status.operation);
+  const operation = { ...status.operation, supersedes: "operation-u1" };
+  const sandboxes = [sandboxOf({ metadata, status: { ...status, operation } })];
+  const { calls } = await sweep({ containers: [], captures: [captureOf("u1")], sandboxes, now: OLD });
+  assert.deepEqual(calls, []);
+});
+
 test("a capture that somebody uses hinders no other", async () => {
   const captures = [captureOf("u1", 0, "in-use"), captureOf("u2")];
-  const { calls } = await sweep({ containers: [], captures, now: OLD });
+  const sandboxes = [later("u1"), later("u2")];
+  const { calls } = await sweep({ containers: [], captures, sandboxes, now: OLD });
   assert.deepEqual(calls, [`forget ${captureName("operation-u2")}`]);
 });
 
@@ -374,7 +500,10 @@ test("an orphan beyond a full list is stopped and kept, and written down by a sw
   const beyond = await sweep({ containers: [container("u1", 1)], rescues: full });
   assert.deepEqual([beyond.calls, beyond.orphans, beyond.recorded.length], [["stop aw-u1-1"], [], 64]);
   const later = await sweep({ containers: [container("u1", 1)], rescues: full.slice(1) });
-  assert.deepEqual(later.orphans, [container("u1", 1)]);
+  assert.deepEqual(
+    later.orphans.map(({ computeId }) => computeId),
+    ["aw-u1-1"],
+  );
 });
 
 test("a rescue that only its World names is recorded once there is room, so that its time can end", async () => {

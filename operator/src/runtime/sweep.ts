@@ -1,87 +1,116 @@
 /**
  * What is on a host that no Sandbox accounts for. A container may hold unpublished work, so it is stopped, written down as a
  * rescue, and removed only after the Runtime's `rescueSeconds` (DESIGN §4.3). A capture is a copy of what a container held,
- * and goes once neither an operation nor a rescue names it.
+ * and goes once neither an operation nor a rescue names it; one that may be the only copy becomes a rescue itself.
  */
-import type { Runtime, RuntimeRescue, Sandbox, World } from "@agentworlds/crds";
-import type { ResourceClient } from "../kube/contract.ts";
+import type { Runtime, RuntimeRescue, Sandbox } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
-import type { Log } from "../reconciler/log.ts";
-import type { ComputeOwner, ListedCapture, ListedCompute, RuntimeDriver } from "./contract.ts";
+import { type ComputeOwner, computeName, type ListedCapture, type ListedCompute } from "./contract.ts";
 import { isRuntimeError } from "./errors.ts";
+import { isKept, type KeptWork, keeps, keepsCapture, readKeptWork } from "./kept-work.ts";
+import { judgeCapture } from "./lone-captures.ts";
 import { lastEndedBoot, mayHaveUnnamedCompute, ownCompute } from "./open-boot.ts";
+import { keepCapture, quarantine } from "./orphans.ts";
 import { rescueEndsAt } from "./rescue-time.ts";
-import { isFull, isOfItsSession, type RuntimeRescues } from "./rescues.ts";
-
-export interface SweepContext {
-  readonly runtime: Runtime;
-  readonly host: string;
-  readonly driver: RuntimeDriver;
-  readonly installation: string;
-  readonly sandboxes: ResourceClient<Sandbox>;
-  readonly worlds: { list(): readonly World[] };
-  readonly rescues: RuntimeRescues;
-  readonly now: number;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-}
+import type { SweepContext } from "./sweep-context.ts";
 
 export interface Swept {
   /** Rescues whose time is over; their containers and captures are gone. */
   readonly over: readonly RuntimeRescue[];
-  /** Containers that were written down as orphans. */
-  readonly orphans: readonly ListedCompute[];
+  /** What nobody accounted for, as it was written down. */
+  readonly orphans: readonly RuntimeRescue[];
 }
 
-/** A capture may be younger than what was read of its Sandbox. */
-const CAPTURE_MIN_AGE_MS = 600_000;
+/** What the engine has of this installation. */
+interface Found {
+  readonly present: readonly ListedCompute[];
+  readonly captures: readonly ListedCapture[];
+}
 
 /** Quarantines the orphans of one host, removes rescues whose time is over, and captures that nobody names. */
 export async function sweepHost(sweep: SweepContext): Promise<Swept> {
   const { runtime, host, driver, signal } = sweep;
   const kept = (runtime.status?.rescues ?? []).filter((rescue) => rescue.host === host);
-  const present = await driver.list(sweep.installation, signal);
-  const captures = await driver.listCaptures(sweep.installation, signal);
-  await recordWhatWorldsName(sweep, { present, captures });
-  const orphans: ListedCompute[] = [];
-  for (const compute of present) {
+  const found: Found = {
+    present: await driver.list(sweep.installation, signal),
+    captures: await driver.listCaptures(sweep.installation, signal),
+  };
+  const strangers: ListedCompute[] = [];
+  for (const compute of found.present) {
     const rescue = kept.find((one) => keeps(one, compute));
-    if (rescue) {
-      await stopKept(sweep, rescue, compute);
-      continue;
-    }
-    if (await isAccountedFor(sweep, compute)) continue;
-    if (await quarantine(sweep, compute)) orphans.push(compute);
+    if (rescue) await stopKept(sweep, rescue, compute);
+    else if (!(await isAccountedFor(sweep, compute))) strangers.push(compute);
   }
-  const over: RuntimeRescue[] = [];
-  for (const rescue of kept.filter((one) => isOver(one, runtime, sweep.now) && !isTendedByWorld(sweep, one))) {
-    const { namespace, sandbox } = rescue;
-    const compute = present.find((one) => keeps(rescue, one));
-    const owner = compute?.owner ?? { namespace, sandbox: sandbox.name, sandboxUid: sandbox.uid };
-    if (await isNamed(sweep, { owner, id: rescue.computeId })) continue;
-    await removeRescue(sweep, rescue, { compute, captures });
-    over.push(rescue);
+  const unnamed: UnnamedCapture[] = [];
+  for (const capture of found.captures) {
+    const sandbox = await sandboxOf(sweep, capture.owner);
+    if (sandbox && (await mayNeed(sweep, sandbox, capture))) continue;
+    unnamed.push({ capture, hasSandbox: sandbox !== undefined });
   }
-  for (const capture of captures) {
-    if (await isNeeded(sweep, capture)) continue;
-    await removeCapture(sweep, capture.localName);
-  }
-  return { over, orphans };
+  // In this order: a rescue is written down before its Sandbox forgets it, so whoever is not named by its Sandbox any more is
+  // named by the rescue.
+  const work = await readKeptWork(sweep, signal);
+  await recordWhatWorldsName(sweep, work, found);
+  const orphans = [
+    ...(await quarantineStrangers(sweep, strangers, work)),
+    ...(await sweepCaptures(sweep, unnamed, { ...found, kept: work, now: sweep.now })),
+  ];
+  return { over: await removeOver(sweep, kept, { ...found, kept: work }), orphans };
 }
 
-/** Whether the record is of this very container. */
-const keeps = (
-  rescue: Pick<RuntimeRescue, "computeId" | "sandbox" | "namespace">,
-  { id, owner }: ListedCompute,
-): boolean => rescue.computeId === id && isOfItsSession(rescue, { namespace: rescue.namespace, owner });
+async function quarantineStrangers(
+  sweep: SweepContext,
+  strangers: readonly ListedCompute[],
+  work: KeptWork,
+): Promise<RuntimeRescue[]> {
+  if (strangers.length === 0) return [];
+  const engine = await sweep.driver.identity(sweep.signal);
+  const orphans: RuntimeRescue[] = [];
+  for (const compute of strangers) {
+    if (isKept(work, { ...compute, engine })) continue;
+    const orphan = await quarantine(sweep, compute);
+    if (orphan) orphans.push(orphan);
+  }
+  return orphans;
+}
 
-/** Whether the record is of this very capture. */
-const keepsCapture = ({ sandbox, namespace }: Pick<RuntimeRescue, "sandbox" | "namespace">, { owner }: ListedCapture) =>
-  owner.sandboxUid === sandbox.uid && owner.namespace === namespace;
+interface UnnamedCapture {
+  readonly capture: ListedCapture;
+  readonly hasSandbox: boolean;
+}
 
-interface OnHost {
-  readonly present: readonly ListedCompute[];
-  readonly captures: readonly ListedCapture[];
+async function sweepCaptures(
+  sweep: SweepContext,
+  unnamed: readonly UnnamedCapture[],
+  findings: Found & { readonly kept: KeptWork; readonly now: number },
+): Promise<RuntimeRescue[]> {
+  const orphans: RuntimeRescue[] = [];
+  for (const { capture, hasSandbox } of unnamed) {
+    const verdict = judgeCapture(capture, { ...findings, hasSandbox });
+    if (verdict === "remove") await removeCapture(sweep, capture.localName);
+    const orphan = verdict === "orphan" ? await keepCapture(sweep, capture) : undefined;
+    if (orphan) orphans.push(orphan);
+  }
+  return orphans;
+}
+
+/** A World that names a rescue tries a last time to publish it, and says what is lost. */
+async function removeOver(
+  sweep: SweepContext,
+  kept: readonly RuntimeRescue[],
+  found: Found & { readonly kept: KeptWork },
+): Promise<RuntimeRescue[]> {
+  const over: RuntimeRescue[] = [];
+  const { tended } = found.kept;
+  for (const rescue of kept.filter((one) => isOver(one, sweep.runtime, sweep.now) && !tended.has(one.operation))) {
+    const { namespace, sandbox } = rescue;
+    const compute = found.present.find((one) => keeps(rescue, one));
+    const owner = compute?.owner ?? { namespace, sandbox: sandbox.name, sandboxUid: sandbox.uid };
+    if (await isNamed(sweep, { owner, id: rescue.computeId })) continue;
+    await removeRescue(sweep, rescue, { compute, captures: found.captures });
+    over.push(rescue);
+  }
+  return over;
 }
 
 /**
@@ -89,18 +118,19 @@ interface OnHost {
  * record ends that one day.
  */
 async function recordWhatWorldsName(
-  { runtime, host, worlds, rescues, signal }: SweepContext,
-  found: OnHost,
+  { runtime, host, rescues, signal }: SweepContext,
+  { worlds }: KeptWork,
+  found: Found,
 ): Promise<void> {
   const { name } = runtime.metadata;
   const recorded = new Set(runtime.status?.rescues?.map((rescue) => rescue.operation));
-  for (const world of worlds.list()) {
+  for (const world of worlds) {
     for (const { runtime: keeper, attempts: _, retryAt: __, lastError: ___, ...rescue } of world.status?.rescues ??
       []) {
       if (keeper !== name || rescue.host !== host || recorded.has(rescue.operation)) continue;
       const { namespace = "", name: worldName, uid: worldUid } = world.metadata;
       const record = { ...rescue, namespace, world: worldName, worldUid };
-      // The cache may show one that was dealt with a moment ago: then there is nothing left on the host.
+      // It may have been dealt with a moment ago: then there is nothing left on the host.
       const isThere =
         found.present.some((compute) => keeps(record, compute)) ||
         found.captures.some((capture) => capture.operation === rescue.operation && keepsCapture(record, capture));
@@ -137,10 +167,6 @@ async function isNamed(
 
 const isOver = (rescue: RuntimeRescue, runtime: Runtime, now: number): boolean =>
   now >= rescueEndsAt(rescue, runtime, now);
-
-/** A World that names it tries a last time to publish it, and says what is lost. */
-const isTendedByWorld = ({ worlds }: SweepContext, { operation }: RuntimeRescue): boolean =>
-  worlds.list().some((world) => (world.status?.rescues ?? []).some((rescue) => rescue.operation === operation));
 
 /** What was not listed is gone, and what is listed as another's stays, whatever the record says. */
 async function removeRescue(
@@ -206,53 +232,15 @@ async function sandboxOf(
   }
 }
 
-/** Returns whether it was written down by this call. */
-async function quarantine(sweep: SweepContext, { owner, id }: ListedCompute): Promise<boolean> {
-  const { driver, signal } = sweep;
-  if ((await driver.inspect(id, signal)).state === "Absent") return false;
-  await driver.stop(id, signal);
-  const outcome = await sweep.rescues.record(
-    sweep.runtime.metadata.name,
-    {
-      operation: `orphan-${owner.sandboxUid}-${owner.boot}`,
-      namespace: owner.namespace,
-      sandbox: { name: owner.sandbox, uid: owner.sandboxUid },
-      host: sweep.host,
-      computeId: id,
-      reason: "Orphaned",
-      message: "no Sandbox accounts for this container; it is stopped and kept",
-      since: new Date(sweep.now).toISOString(),
-      expiresAt: new Date(sweep.now + (sweep.runtime.spec.rescueSeconds ?? 86_400) * 1000).toISOString(),
-    },
-    signal,
-  );
-  if (outcome !== "Recorded") return false;
-  sweep.log.warn({ host: sweep.host, computeId: id, sandbox: owner.sandbox }, "an orphaned container was quarantined");
-  return true;
-}
-
-/** Where status has lost its operation and the container is gone, a capture of the boot may be all that is left of the work. */
+/**
+ * Its own operation's, or one that this is about to take the place of. Where the container of an open boot is gone, any capture
+ * of that boot may be all that is left of the work.
+ */
 async function mayNeed({ driver, signal }: SweepContext, sandbox: Sandbox, capture: ListedCapture): Promise<boolean> {
   const { operation, owner } = capture;
   const { operation: current } = sandbox.status;
-  const compute = ownCompute(sandbox);
-  if (current) return current.id === operation;
-  if (compute) return compute.boot === owner.boot && (await driver.inspect(compute.id, signal)).state === "Absent";
-  return mayHaveUnnamedCompute(sandbox) && owner.boot > lastEndedBoot(sandbox);
-}
-
-/**
- * In this order: a rescue is written down before its Sandbox forgets the operation, so whoever does not see the operation any
- * more sees the rescue. A full list cannot name everything that is kept.
- */
-async function isNeeded(sweep: SweepContext, capture: ListedCapture): Promise<boolean> {
-  if (sweep.now - capture.createdAt < CAPTURE_MIN_AGE_MS) return true;
-  const sandbox = await sandboxOf(sweep, capture.owner);
-  if (sandbox && (await mayNeed(sweep, sandbox, capture))) return true;
-  const rescues = await sweep.rescues.kept(sweep.runtime.metadata.name, sweep.signal);
-  if (isFull(rescues)) return true;
-  const onWorlds = sweep.worlds.list().flatMap((world) => world.status?.rescues ?? []);
-  return [...rescues, ...onWorlds].some(
-    (rescue) => rescue.operation === capture.operation || rescue.capture === capture.localName,
-  );
+  if (current?.id === operation || current?.supersedes === operation) return true;
+  if (owner.boot <= lastEndedBoot(sandbox)) return false;
+  if (!ownCompute(sandbox)) return mayHaveUnnamedCompute(sandbox);
+  return (await driver.inspect(computeName(owner), signal)).state === "Absent";
 }

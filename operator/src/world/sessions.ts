@@ -1,25 +1,12 @@
 /** What the namespace's Sandboxes know of a World. */
 import type { Sandbox } from "@agentworlds/crds";
+import { listAll } from "../kube/list-all.ts";
 import type { Digest } from "../registry/contract.ts";
 import type { WorldScope } from "./scope.ts";
 
 /** The namespace's Sandboxes, read afresh: the cache may not show a boot from a version that is to go. */
-export async function sessionsNow(scope: WorldScope): Promise<Sandbox[]> {
-  const { sandboxClient } = scope.dependencies;
-  const found: Sandbox[] = [];
-  let continueToken: string | undefined;
-  do {
-    const page = await sandboxClient.list({
-      namespace: scope.ref.namespace,
-      limit: 500,
-      signal: scope.context.signal,
-      ...(continueToken === undefined ? {} : { continueToken }),
-    });
-    found.push(...page.items);
-    continueToken = page.continueToken;
-  } while (continueToken !== undefined && continueToken !== "");
-  return found;
-}
+export const sessionsNow = ({ dependencies, ref, context }: WorldScope): Promise<Sandbox[]> =>
+  listAll(dependencies.sandboxClient, { namespace: ref.namespace, signal: context.signal });
 
 /** A version that a session remembers to have booted or published. */
 export interface RememberedVersion {

@@ -1,6 +1,6 @@
 import type { ComputeSpec } from "../contract.ts";
 import { HELPER_MOUNT, HELPER_PATH } from "../helper.ts";
-import { ENGINE_LABEL, labelsOf } from "./labels.ts";
+import { ENGINE_LABEL, IMAGE_LABEL, labelsOf } from "./labels.ts";
 
 /** Longest host name Linux takes, less its final NUL. */
 const MAX_HOSTNAME = 63;
@@ -28,7 +28,7 @@ export function containerConfig(spec: ComputeSpec, host: HostParts): unknown {
     Entrypoint: [HELPER_PATH, "init"],
     Cmd: [],
     Healthcheck: { Test: ["NONE"] },
-    Labels: { ...labelsOf(spec.owner), [ENGINE_LABEL]: host.engine },
+    Labels: { ...labelsOf(spec.owner), [ENGINE_LABEL]: host.engine, [IMAGE_LABEL]: spec.image },
     // PID 1 ignores every signal it can: an engine that shuts down need not wait for it.
     StopSignal: "SIGKILL",
     HostConfig: {

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { ListedCompute, ObservedCompute } from "../contract.ts";
 import { isStatus, tolerate } from "./engine-errors.ts";
-import { ENGINE_LABEL, INSTALLATION_LABEL, ownerOf } from "./labels.ts";
+import { ENGINE_LABEL, IMAGE_LABEL, INSTALLATION_LABEL, ownerOf } from "./labels.ts";
 import type { EngineTransport } from "./transport.ts";
 
 const nullableLabels = z
@@ -116,8 +116,8 @@ export class Containers {
       const name = container.Names?.[0]?.replace(/^\//, "");
       if (owner === undefined || name === undefined) return [];
       // An engine that has lost the name says the image's id.
-      const image = container.Image.includes("@") ? { image: container.Image } : {};
-      return [{ id: name, owner, state: stateOf(container.State), ...image }];
+      const image = container.Image.includes("@") ? container.Image : container.Labels[IMAGE_LABEL];
+      return [{ id: name, owner, state: stateOf(container.State), ...(image === undefined ? {} : { image }) }];
     });
   }
 

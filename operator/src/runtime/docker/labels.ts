@@ -11,6 +11,9 @@ export const HELPER_LABEL = `${PREFIX}helper`;
 /** Label of the volume that marks an engine, and of every container made there: the engine's id. */
 export const ENGINE_LABEL = `${PREFIX}engine`;
 
+/** Label of every container: the image it was made from, which an engine can forget and a commit does not name. */
+export const IMAGE_LABEL = `${PREFIX}image`;
+
 type Labels = Readonly<Record<string, string>>;
 
 export const labelsOf = (owner: ComputeOwner): Labels => ({
