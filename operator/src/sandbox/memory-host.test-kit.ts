@@ -195,6 +195,8 @@ export async function putImage(registry: MemoryRegistry, work: readonly string[]
     JSON.stringify({
       architecture: "amd64",
       os: "linux",
+      // As with an engine: no push makes the bytes of another one.
+      comment: tag,
       rootfs: { type: "layers", diff_ids: layers.map(({ digest }) => digest) },
     }),
   );

@@ -5,13 +5,17 @@
  */
 
 import { Readable } from "node:stream";
+import { z } from "zod";
+import { isDigest } from "../registry/digest.ts";
 import { isRegistryError } from "../registry/errors.ts";
 import type { InstallationRegistry } from "../registry/installation.ts";
 import type { ListedCapture } from "../runtime/contract.ts";
+import { IMAGE_LABEL, ownerOf } from "../runtime/docker/labels.ts";
 import { isRuntimeError } from "../runtime/errors.ts";
 import type { CaptureOwner, CaptureRequest, SnapshotMechanism, UploadedCapture } from "./contract.ts";
 import { PublicationError } from "./errors.ts";
 import { parseImageConfig } from "./image-config.ts";
+import { worldUidIn } from "./version-annotations.ts";
 
 /** Local image name of an operation's commit. */
 export const captureName = (operation: string): string => `agentworlds/capture:${operation}`;
@@ -63,11 +67,21 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
 
     async forget(request, signal) {
       await this.forgetCapture(request, signal);
+      await this.forgetUploaded(request, signal);
+    },
+
+    async forgetUploaded({ repository, operation, isVersion }, signal) {
       try {
-        const pushed = await registry.client.getManifest(request.repository, captureTag(request.operation), signal);
-        await registry.client.deleteManifest(request.repository, pushed.digest, signal);
+        const { digest, manifest } = await registry.client.getManifest(repository, captureTag(operation), signal);
+        const annotations = manifest.kind === "image" ? manifest.value.annotations : undefined;
+        // No engine writes our annotations: what has them is a version, whether or not the World still lists it.
+        if (worldUidIn(annotations) !== undefined || (await isVersion(digest))) return "IsVersion";
+        signal.throwIfAborted();
+        await registry.client.deleteManifest(repository, digest, signal);
+        return "Dropped";
       } catch (error) {
         if (!isRegistryError(error, "NotFound")) throw error;
+        return "Nothing";
       }
     },
   };
@@ -104,12 +118,31 @@ async function readPushed(
     throw new PublicationError("CaptureMalformed", `the engine pushed an index to ${repository}:${tag}`);
   }
   const { config, layers } = pushed.manifest.value;
-  const diffIds = parseImageConfig(await registry.client.getBlob(repository, config.digest, signal)).rootfs.diff_ids;
+  const image = parseImageConfig(await registry.client.getBlob(repository, config.digest, signal));
+  const diffIds = image.rootfs.diff_ids;
   if (diffIds?.length !== layers.length) {
     throw new PublicationError(
       "CaptureMalformed",
       `the engine pushed ${layers.length} layers with ${diffIds?.length ?? 0} diffIDs`,
     );
   }
-  return { layers, diffIds };
+  return {
+    layers,
+    diffIds,
+    ...originOf(image["config"]),
+    ...(image.created === undefined ? {} : { capturedAt: image.created }),
+  };
+}
+
+const labelled = z.object({ Labels: z.record(z.string(), z.string()).nullish() });
+
+/** A commit carries its container's labels. */
+function originOf(settings: unknown): Pick<UploadedCapture, "origin"> {
+  const labels = labelled.safeParse(settings).data?.Labels ?? {};
+  const owner = ownerOf(labels);
+  if (owner === undefined) return {};
+  const { sandboxUid, boot } = owner;
+  const [, digest] = labels[IMAGE_LABEL]?.split("@") ?? [];
+  const bootedFrom = digest !== undefined && isDigest(digest) ? { bootedFrom: digest } : {};
+  return { origin: { sandboxUid, boot, ...bootedFrom } };
 }

@@ -1,6 +1,6 @@
 /** What an operation brought into the World's repository before its version was made. */
-import { isRegistryError, RegistryError } from "../registry/errors.ts";
-import { captureTag } from "../snapshot/docker-commit.ts";
+import type { Digest } from "../registry/contract.ts";
+import { RegistryError } from "../registry/errors.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import type { WorldScope } from "./scope.ts";
 import { statusOf } from "./status-writer.ts";
@@ -10,19 +10,23 @@ import { statusOf } from "./status-writer.ts";
  * What cannot be removed now costs bytes and nothing else.
  */
 export async function dropPushedCapture(scope: WorldScope, operation: string): Promise<void> {
-  const { registry, log } = scope.dependencies;
+  const { snapshots, log } = scope.dependencies;
   const { signal } = scope.context;
-  const { repository, versions = [] } = statusOf(scope.world);
-  if (!repository) return;
+  if (!statusOf(scope.world).repository) return;
   try {
-    const name = repositoryInRegistry(scope);
-    const { digest } = await registry.client.getManifest(name, captureTag(operation), signal);
-    if (versions.some((version) => version.digest === digest)) return;
-    signal.throwIfAborted();
-    await registry.client.deleteManifest(name, digest, signal);
-    log.info({ operation }, "a capture that nobody needs was removed from the registry");
+    const pushed = { operation, repository: repositoryInRegistry(scope), isVersion: isVersionOf(scope) };
+    const end = await snapshots.forgetUploaded(pushed, signal);
+    if (end === "Dropped") log.info({ operation }, "a capture that nobody needs was removed from the registry");
   } catch (error) {
     if (!(error instanceof RegistryError)) throw error;
-    if (!isRegistryError(error, "NotFound")) log.warn({ err: error, operation }, "a capture could not be dropped");
+    log.warn({ err: error, operation }, "a capture could not be dropped");
   }
 }
+
+/** As the World is stored now: the pass may have it from before a commit. */
+export const isVersionOf =
+  ({ dependencies, ref, context }: WorldScope) =>
+  async (digest: Digest): Promise<boolean> => {
+    const { versions = [] } = statusOf(await dependencies.writer.read(ref, context.signal));
+    return versions.some((version) => version.digest === digest);
+  };

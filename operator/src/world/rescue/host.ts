@@ -7,6 +7,7 @@ import { RuntimeError } from "../../runtime/errors.ts";
 import { isOfItsSession } from "../../runtime/rescues.ts";
 import type { CaptureOwner } from "../../snapshot/contract.ts";
 import { repositoryInRegistry } from "../own-repository.ts";
+import { isVersionOf } from "../pushed-capture.ts";
 import type { WorldScope } from "../scope.ts";
 
 /** Neither the container nor a capture of it is on its host any more. */
@@ -96,7 +97,8 @@ export async function removeWork(scope: WorldScope, rescue: WorldRescue, driver:
   const owner = captureOwner(scope, rescue);
   await driver.remove(computeId, signal);
   try {
-    await snapshots.forget({ operation, driver, owner, repository: repositoryInRegistry(scope) }, signal);
+    const repository = repositoryInRegistry(scope);
+    await snapshots.forget({ operation, driver, owner, repository, isVersion: isVersionOf(scope) }, signal);
   } catch (error) {
     const isMoved = error instanceof Terminal && error.reason === "RegistryMoved";
     if (!(error instanceof RegistryError) && !isMoved) throw error;
