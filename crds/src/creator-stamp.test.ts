@@ -1,7 +1,8 @@
 /** The words of the stamp. That the API server's policies give the same bytes is shown on a real one (test/integration). */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { creatorStamp } from "./creator-stamp.ts";
+import { causedByUser, creatorStamp } from "./creator-stamp.ts";
+import { LIMITS } from "./object.ts";
 
 const ACCOUNT = "system:serviceaccount:ci:runner";
 const byAgent = (agent: unknown) => ({ spec: { agent } });
@@ -42,3 +43,22 @@ for (const [who, user, object, stamp] of [
     assert.doesNotThrow(() => JSON.parse(stamp));
   });
 }
+
+for (const [who, user, caused] of [
+  ["a person", "alice", { user: "alice" }],
+  ["a ServiceAccount", ACCOUNT, { user: ACCOUNT, agent: "serviceaccount:ci:runner" }],
+  ["a user who only sounds like one", "system:serviceaccounts", { user: "system:serviceaccounts" }],
+  ["a name in the middle", `x${ACCOUNT}`, { user: `x${ACCOUNT}` }],
+] as const) {
+  test(`of ${who} who asks for something is kept what the stamp would say`, () => {
+    assert.deepEqual(causedByUser(user), caused);
+    assert.deepEqual(causedByUser(user), JSON.parse(creatorStamp(user, {})));
+  });
+}
+
+test("a name beyond the limit of status is cut, and shows it", () => {
+  const { user, agent } = causedByUser(ACCOUNT + "x".repeat(600));
+  assert.equal(user.length, LIMITS.user);
+  assert.ok(user.endsWith("…"));
+  assert.equal(agent?.length, LIMITS.agent);
+});

@@ -3,6 +3,7 @@
  * for the webhook that stamps where the API server cannot. Both must give the same bytes: what the webhook writes, the
  * policies check (test/integration/gateway/webhook.test.ts compares them on a real API server).
  */
+import { type CausedBy, clip, LIMITS } from "./object.ts";
 import type { SchemaNode } from "./openapi.ts";
 
 /** JSON `{user, agent?, conversation?}`: who created a World or Sandbox, as authenticated (DESIGN §11). */
@@ -18,14 +19,23 @@ const SERVICE_ACCOUNT = "system:serviceaccount:";
 /** `system:serviceaccount:<namespace>:<name>` without its first word is the agent's id. */
 const FIRST_WORD = "system:".length;
 
+/** The agent that a user counts as who states none: a ServiceAccount is one, a person is not. */
+const agentOf = (user: string): string | undefined =>
+  user.startsWith(SERVICE_ACCOUNT) ? user.slice(FIRST_WORD) : undefined;
+
+/** What is kept of an authenticated user who asked for something; nothing but the name is known of the request's sender. */
+export function causedByUser(user: string): CausedBy {
+  const agent = agentOf(user);
+  return { user: clip(user, LIMITS.user), ...(agent === undefined ? {} : { agent: clip(agent, LIMITS.agent) }) };
+}
+
 /** The text of the stamp of an object that `user` creates. `object` is as the client sent it: no schema has seen it yet. */
 export function creatorStamp(user: string, object: unknown): string {
   const spec = member(object, "spec");
   const stated = member(spec, "agent");
   const id = member(stated, "id");
   const talk = member(stated, "conversation");
-  const serviceAccount = user.startsWith(SERVICE_ACCOUNT) ? user.slice(FIRST_WORD) : "";
-  const agent = typeof id === "string" ? id : serviceAccount;
+  const agent = typeof id === "string" ? id : (agentOf(user) ?? "");
   const conversation = typeof talk === "string" ? talk : "";
   return [
     `{"user":${jsonText(user)}`,

@@ -1,6 +1,6 @@
 /** The three kinds: schemas to parse with, types, names, constants of conditions, limits of status texts. */
 export { ADOPT_HEAD } from "./admission.ts";
-export { CREATED_BY, creatorStamp, STAMP_NAME, STAMPED_RESOURCES } from "./creator-stamp.ts";
+export { CREATED_BY, causedByUser, creatorStamp, STAMP_NAME, STAMPED_RESOURCES } from "./creator-stamp.ts";
 export type { KindDefinition, KindResource, PrinterColumn } from "./definition.ts";
 export {
   API_VERSION,

@@ -1,4 +1,4 @@
-import { API_VERSION, type CausedBy, clip, LIMITS, type Sandbox } from "@agentworlds/crds";
+import { API_VERSION, causedByUser, type Sandbox } from "@agentworlds/crds";
 import { CAUSED_BY, type EventRecorder } from "../kube/events.ts";
 import type { Clock } from "../reconciler/clock.ts";
 import { BoundedCache } from "./bounded-cache.ts";
@@ -27,7 +27,7 @@ export class TouchTrace {
     const key = JSON.stringify([uid, identity.user]);
     if (this.#told.get(key) !== undefined) return;
     this.#told.set(key, true);
-    const causedBy = causeOf(identity);
+    const causedBy = causedByUser(identity.user);
     this.#recorder.record({
       regarding: {
         apiVersion: API_VERSION,
@@ -44,10 +44,4 @@ export class TouchTrace {
       annotations: { [CAUSED_BY]: JSON.stringify(causedBy) },
     });
   }
-}
-
-/** A ServiceAccount counts as an agent of its own, as in the creator's stamp (DESIGN §11). */
-function causeOf({ user }: Identity): CausedBy {
-  const agent = /^system:(serviceaccount:.+)$/.exec(user)?.[1];
-  return { user: clip(user, LIMITS.user), ...(agent === undefined ? {} : { agent }) };
 }

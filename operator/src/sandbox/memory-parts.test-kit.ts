@@ -258,12 +258,12 @@ export async function memoryParts(options: {
     changeWorld: (edit: (world: World) => World) => void worlds.put(edit(worlds.peek(WORLD) ?? worldOf())),
     change,
     /** A verb as a gateway records it. */
-    ask: (verb: "Touch" | "Snapshot" | "Close", id: string) =>
+    ask: (verb: "Touch" | "Snapshot" | "Close", id: string, user = "ada") =>
       change((sandbox) => ({
         ...sandbox,
         status: {
           ...sandbox.status,
-          requests: [...(sandbox.status.requests ?? []), { id, verb, user: "ada", at: at(1) }],
+          requests: [...(sandbox.status.requests ?? []), { id, verb, user, at: at(1) }],
         },
       })),
     delete() {

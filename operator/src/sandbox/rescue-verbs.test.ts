@@ -92,6 +92,23 @@ test("discarded work is gone with container, capture and both records; who did i
   assert.equal(isTrue(parts.world().status.conditions, "WorkLost"), false, "nobody needs to be told");
 });
 
+test("a ServiceAccount that discards work is named as the agent it counts as", async () => {
+  const parts = await rescued();
+  const { operation } = rescueIn(parts);
+  const user = "system:serviceaccount:ci:runner";
+  const request = {
+    id: "drop",
+    verb: "DiscardRescue",
+    parameters: { operation },
+    user,
+    at: "2026-01-01T00:00:00Z",
+  } as const;
+  parts.changeWorld((world) => ({ ...world, status: { ...world.status, requests: [request] } }));
+  assert.equal((await answered(parts, "drop")).outcome, "Succeeded");
+  const told = parts.events.find(({ reason, kind }) => reason === "RescueDiscarded" && kind === "World");
+  assert.deepEqual(told?.causedBy, { user, agent: "serviceaccount:ci:runner" });
+});
+
 test("what is on a silent host is not discarded: it could come back unseen", async () => {
   const parts = await rescued();
   const { operation } = rescueIn(parts);

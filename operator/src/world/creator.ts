@@ -1,5 +1,5 @@
 /** Who did it (DESIGN §4.10): the stamp that admission writes and nobody can forge. */
-import type { CausedBy } from "@agentworlds/crds";
+import { type CausedBy, causedByUser } from "@agentworlds/crds";
 import { z } from "zod";
 
 /** JSON annotation stamped at admission from the authenticated user. */
@@ -10,7 +10,17 @@ const stamp = z.object({ user: z.string(), agent: z.string().optional(), convers
 /** Named when an object carries no readable stamp: admission policies were not installed when it was created. */
 export const UNKNOWN_CREATOR: CausedBy = { user: "system:unknown" };
 
-export function creatorOf(object: { metadata: { annotations?: Readonly<Record<string, string>> } }): CausedBy {
+interface Stamped {
+  readonly metadata: { readonly annotations?: Readonly<Record<string, string>> };
+}
+
+/** Who asked for something about an object: of its creator the stamp says more than the name. */
+export function askedBy(user: string, object: Stamped): CausedBy {
+  const creator = creatorOf(object);
+  return creator.user === user ? creator : causedByUser(user);
+}
+
+export function creatorOf(object: Stamped): CausedBy {
   const raw = object.metadata.annotations?.[CREATED_BY];
   if (raw === undefined) return UNKNOWN_CREATOR;
   const parsed = stamp.safeParse(parseJson(raw));

@@ -16,6 +16,7 @@ import { bootNamed, computeName } from "../../runtime/contract.ts";
 import { ownCompute } from "../../runtime/open-boot.ts";
 import { selectHost, selectRuntime } from "../../runtime/selection.ts";
 import { MOST_LAYERS, versionTag } from "../../snapshot/publish.ts";
+import { askedBy } from "../../world/creator.ts";
 import {
   explainRegistryHead,
   type HoldClaim,
@@ -88,7 +89,7 @@ async function admitOrThrow(scope: SandboxScope, wakes: readonly SandboxRequest[
       reason: "Admitted",
       action: "Admit",
       message: `boots from ${origin} on ${compute?.runtime}/${compute?.host}${withoutRescues(scope)}`,
-      ...(wakes[0] ? { causedBy: { user: wakes[0].user } } : {}),
+      ...(wakes[0] ? { causedBy: askedBy(wakes[0].user, scope.sandbox) } : {}),
     },
   );
   scope.goal = { kind: "run" };

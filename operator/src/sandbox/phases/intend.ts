@@ -1,6 +1,7 @@
 /** The intent to snapshot or to end, won by compare-and-swap before anything is frozen (DESIGN §4.4, §4.5). */
 import { randomUUID } from "node:crypto";
 import type { Sandbox, SandboxOperation, SandboxRequest, SandboxRequestResult } from "@agentworlds/crds";
+import { askedBy } from "../../world/creator.ts";
 import type { PublishedVersion } from "../../world/publication.ts";
 import { dropCapture } from "../capture.ts";
 import { openRequests, type SessionGoal } from "../judge.ts";
@@ -47,7 +48,7 @@ async function recordOperation(
     since: isoNow(scope),
     attempts: 0,
     ...(current ? { supersedes: current.id } : {}),
-    ...(request ? { request: request.id, causedBy: { user: request.user } } : {}),
+    ...(request ? { request: request.id, causedBy: askedBy(request.user, scope.sandbox) } : {}),
     ...(description === undefined ? {} : { description }),
   };
   const { status } = scope.sandbox;

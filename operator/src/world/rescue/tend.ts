@@ -5,6 +5,7 @@ import { LeadershipLost } from "../../reconciler/lease.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { rescueEndsAt } from "../../runtime/rescue-time.ts";
 import { versionTag } from "../../snapshot/publish.ts";
+import { askedBy } from "../creator.ts";
 import type { PublishedVersion } from "../publication.ts";
 import type { AnnouncedEvent, WorldScope } from "../scope.ts";
 import { statusOf, WorldGone } from "../status-writer.ts";
@@ -153,7 +154,7 @@ export async function giveUp(
     reason: end.cause === "Discarded" ? "RescueDiscarded" : "WorkLost",
     action: end.cause === "Discarded" ? "Discard" : "Expire",
     message: `the work of Sandbox ${sandbox.name} that was kept on ${placeOf(rescue)} is gone: ${end.message}`,
-    ...(end.discardedBy === undefined ? {} : { causedBy: { user: end.discardedBy } }),
+    ...(end.discardedBy === undefined ? {} : { causedBy: askedBy(end.discardedBy, scope.world) }),
   });
   return { kind: "lost", lost };
 }
