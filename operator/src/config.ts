@@ -6,7 +6,7 @@
 import { readFile } from "node:fs/promises";
 import { parse as parseYaml, YAMLParseError } from "yaml";
 import { z } from "zod";
-import { INSTALLATION_ID } from "./installation.ts";
+import { INSTALLATION_ID } from "./installation-traces.ts";
 import { isLoopbackName } from "./registry/reference.ts";
 
 const port = (fallback: number) => z.int().min(0).max(65_535).default(fallback);

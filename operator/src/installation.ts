@@ -1,13 +1,12 @@
 /** The installation id: generated once, kept in a Secret, part of every path and label (DESIGN §11). */
 import { randomBytes } from "node:crypto";
+import { explainForgotten, INSTALLATION_ID, installationTraces } from "./installation-traces.ts";
 import type { KubeClient } from "./kube/contract.ts";
 import { isAlreadyExists, isNotFound } from "./kube/errors.ts";
 import { SECRETS, type Secret } from "./kube/resource-types.ts";
 
 /** Secret in the operator's namespace. Clusters get cloned, so a cluster's UID would not do. */
 export const INSTALLATION_SECRET = "agent-worlds-installation";
-
-export const INSTALLATION_ID = /^[a-z0-9]{4,32}$/;
 
 /** The Secret is there and holds no usable id: nothing may run under a guessed one. */
 export class InstallationUnreadable extends Error {
@@ -19,9 +18,14 @@ export class InstallationMismatch extends Error {
   override readonly name = "InstallationMismatch";
 }
 
+/** The Secret is gone, and objects are there that were made under an id: a new one would make strangers of them. */
+export class InstallationForgotten extends Error {
+  override readonly name = "InstallationForgotten";
+}
+
 /**
  * Reads the id; when there is none, takes the wanted one, or generates one. Two replicas that start at once agree on one.
- * Throws `InstallationMismatch` when another id is wanted than there is.
+ * Throws `InstallationMismatch` when another id is wanted than there is, `InstallationForgotten` when there was one before.
  */
 export async function installationId(
   kube: KubeClient,
@@ -46,6 +50,10 @@ async function readOrMake(
     return idOf(await secrets.get(ref, { signal }));
   } catch (error) {
     if (!isNotFound(error)) throw error;
+  }
+  const why = explainForgotten(await installationTraces(kube, signal), wanted);
+  if (why !== undefined) {
+    throw new InstallationForgotten(`Secret ${namespace}/${INSTALLATION_SECRET} does not exist, and ${why}`);
   }
   const id = wanted ?? randomBytes(5).toString("hex");
   try {
