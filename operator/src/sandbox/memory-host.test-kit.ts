@@ -66,6 +66,8 @@ export class MemoryHost {
   /** What a command does in a container, to whose work it may add. */
   command: (request: ExecRequest, work: string[]) => Partial<ExecRecord> = () => ({});
   readonly driver: RuntimeDriver;
+  /** Commits so far: no two have the same config. */
+  #committed = 0;
 
   constructor(effects: Effects, registry: MemoryRegistry, engine = "engine-1") {
     this.registry = registry;
@@ -149,6 +151,7 @@ export class MemoryHost {
           if (known.sandboxUid !== owner.sandboxUid)
             throw new RuntimeError("CommitFailed", `${localName} is the commit of another container`);
           if (!this.commits.has(localName)) this.commits.set(localName, [...work]);
+          this.#committed += 1;
           this.committedOf.set(localName, owner);
           return { imageId: localName };
         }),
@@ -182,12 +185,17 @@ export class MemoryHost {
   async #push(localName: string, tag: string): Promise<void> {
     const work = this.commits.get(localName);
     if (!work) throw new RuntimeError("PushFailed", `no image ${localName}`);
-    await putImage(this.registry, work, tag);
+    await putImage(this.registry, work, tag, this.#committed);
   }
 }
 
 /** An image of these layers, under a tag. */
-export async function putImage(registry: MemoryRegistry, work: readonly string[], tag: string): Promise<Digest> {
+export async function putImage(
+  registry: MemoryRegistry,
+  work: readonly string[],
+  tag: string,
+  ordinal = 0,
+): Promise<Digest> {
   const { signal } = new AbortController();
   for (const entry of work) await registry.client.putBlob("", bytesOf(entry), signal);
   const layers = work.map(layerOf);
@@ -197,6 +205,7 @@ export async function putImage(registry: MemoryRegistry, work: readonly string[]
       os: "linux",
       // As with an engine: no push makes the bytes of another one.
       comment: tag,
+      created: new Date(ordinal).toISOString(),
       rootfs: { type: "layers", diff_ids: layers.map(({ digest }) => digest) },
     }),
   );

@@ -15,6 +15,7 @@ import { isRuntimeError } from "../runtime/errors.ts";
 import type { CaptureOwner, CaptureRequest, SnapshotMechanism, UploadedCapture } from "./contract.ts";
 import { PublicationError } from "./errors.ts";
 import { parseImageConfig } from "./image-config.ts";
+import { isSpoilt } from "./spoilt-manifest.ts";
 import { worldUidIn } from "./version-annotations.ts";
 
 /** Local image name of an operation's commit. */
@@ -45,7 +46,14 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
         if (isRuntimeError(error, "PushFailed")) await demandWritable(registry, request, signal);
         throw error;
       }
-      return readPushed(registry, request, signal);
+      try {
+        return await readPushed(registry, request, signal);
+      } catch (error) {
+        // Another commit has other bytes: an attempt that finds no capture makes one, as long as there is a container.
+        const isOver = await isSpoilt(registry.client, request.repository, error, signal);
+        if (isOver && (await isStillThere(request, signal))) await this.forgetCapture(request, signal);
+        throw error;
+      }
     },
 
     async uploaded(request, signal) {
@@ -93,6 +101,9 @@ const capturesNamed = async (
   signal: AbortSignal,
 ): Promise<ListedCapture[]> =>
   (await driver.listCaptures(owner.installation, signal)).filter((capture) => capture.operation === operation);
+
+const isStillThere = async ({ driver, computeId }: CaptureRequest, signal: AbortSignal): Promise<boolean> =>
+  (await driver.inspect(computeId, signal)).state !== "Absent";
 
 const isOf = ({ owner }: ListedCapture, wanted: CaptureOwner): boolean =>
   owner.namespace === wanted.namespace && owner.sandboxUid === wanted.sandboxUid;

@@ -17,6 +17,9 @@ export class MemoryRegistry {
   readonly writes: string[] = [];
   /** What calls about a reference, a digest, `tags` (the listing) or `delete <digest>` throw until it is taken out again. */
   readonly failing = new Map<string, RegistryErrorCode>();
+  /** Of the first manifest put under such a reference half is kept: it can be read never again, and put as often as one likes. */
+  spoilNext: ((reference: string) => boolean) | undefined;
+  readonly #spoilt = new Set<string>();
   /** Every manifest read, by its reference. */
   readonly reads: string[] = [];
   /** Listings of tags answer when this has resolved. */
@@ -68,6 +71,10 @@ export class MemoryRegistry {
     this.#failIfTold(reference);
     const digest = digestOf(bytes);
     this.manifests.set(digest, bytes);
+    if (this.spoilNext?.(reference)) {
+      this.spoilNext = undefined;
+      this.#spoilt.add(digest);
+    }
     if (reference !== digest) this.tags.set(reference, digest);
     this.writes.push(reference === digest ? `manifest ${digest}` : `tag ${reference}`);
     return digest;
@@ -92,7 +99,9 @@ export class MemoryRegistry {
   #read(reference: string): FetchedManifest {
     this.reads.push(reference);
     this.#failIfTold(reference);
-    const bytes = this.manifests.get(this.tags.get(reference) ?? reference);
+    const named = this.tags.get(reference) ?? reference;
+    if (this.#spoilt.has(named)) throw new RegistryError("Unavailable", `manifest ${reference}: 500`, { status: 500 });
+    const bytes = this.manifests.get(named);
     if (!bytes) throw new RegistryError("NotFound", `manifest ${reference}`);
     const value: ImageManifest = JSON.parse(new TextDecoder().decode(bytes));
     const { mediaType } = value;

@@ -14,6 +14,7 @@ import type { UploadedCapture } from "../snapshot/contract.ts";
 import { PublicationError } from "../snapshot/errors.ts";
 import { configOfVersion, digestOf } from "../snapshot/image-config.ts";
 import { manifestOfVersion, ownerOfTag, putVersion, readBackVersion, repairTags } from "../snapshot/publish.ts";
+import { isSpoilt } from "../snapshot/spoilt-manifest.ts";
 import { creatorOf } from "./creator.ts";
 import { statusOf, type WorldRef, type WorldStatusWriter } from "./status-writer.ts";
 
@@ -77,7 +78,7 @@ export async function publishVersion(context: PublicationContext, publication: P
     signal,
   );
   await publication.onStage?.("Manifested");
-  await readBackVersion(registry.client, publication.repository, digest, signal);
+  await readBack(context, publication, digest);
   await publication.onStage?.("Verified");
   await worldWriter.commit(
     publication.world,
@@ -90,6 +91,20 @@ export async function publishVersion(context: PublicationContext, publication: P
   );
   await tag(context, publication, { version: version.version, digest });
   return { version: version.version, digest, reason: version.reason };
+}
+
+/** A manifest that is spoilt burns its number: the next reservation has another time, and so makes other bytes. */
+async function readBack(context: PublicationContext, publication: Publication, digest: Digest): Promise<void> {
+  const { worldWriter, registry, signal } = context;
+  const { world, operation, repository } = publication;
+  try {
+    await readBackVersion(registry.client, repository, digest, signal);
+  } catch (error) {
+    if (await isSpoilt(registry.client, repository, error, signal)) {
+      await worldWriter.abandon(world, operation, signal);
+    }
+    throw error;
+  }
 }
 
 /** Tags are no stage: the version stands, and the World's own passes repair them (DESIGN §4.1). */
