@@ -286,7 +286,7 @@ const computeSchema = z.object({
     .enum(["Versions", "Nothing"])
     .exactOptional()
     .describe(
-      "Decided at the boot. `Nothing`: a throwaway image, or a version below head, over which may not be published. Unset: `Versions`.",
+      "Decided at the boot. `Nothing`: a throwaway image, a version below head, over which may not be published, or one with as many layers as an engine boots. Unset: `Versions`.",
     ),
   ttlSeconds: seconds()
     .exactOptional()

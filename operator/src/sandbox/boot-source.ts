@@ -1,7 +1,8 @@
 /** The last look before a hold turns into a boot: never silently an older state, never a head that is known to be broken. */
-import type { World } from "@agentworlds/crds";
+import type { VersionPointer, World } from "@agentworlds/crds";
 import { findCondition } from "../reconciler/conditions.ts";
 import { Waiting } from "../reconciler/policy.ts";
+import { MOST_LAYERS } from "../snapshot/publish.ts";
 import { explainContradiction, explainRegistryHead } from "../world/lineage.ts";
 import { findAhead, recordAhead } from "../world/registry-ahead.ts";
 import { explainOwnRegistryErrors } from "../world/source-errors.ts";
@@ -39,6 +40,14 @@ export const headBehind = (message: string): Waiting =>
     remediation: "see the World's condition HeadBehindRegistry",
     afterMs: 60_000,
   });
+
+/** Layers of a version by the World's list; undefined: it is not listed. */
+export const layersOf = (world: World | undefined, { digest }: VersionPointer): number | undefined =>
+  world?.status?.versions?.find((version) => version.digest === digest)?.layers;
+
+/** One layer more, and no engine would boot it: what is worked on such a version cannot become one. */
+export const isFull = (world: World | undefined, version: VersionPointer): boolean =>
+  (layersOf(world, version) ?? 0) >= MOST_LAYERS;
 
 /** Head was seen to be lost or damaged: said by name here, and not by an engine that cannot pull it. */
 export function requireAvailableHead(world: World): void {

@@ -15,7 +15,7 @@ import type { Digest } from "../../registry/contract.ts";
 import { bootNamed, computeName } from "../../runtime/contract.ts";
 import { ownCompute } from "../../runtime/open-boot.ts";
 import { selectHost, selectRuntime } from "../../runtime/selection.ts";
-import { MOST_LAYERS, versionTag } from "../../snapshot/publish.ts";
+import { versionTag } from "../../snapshot/publish.ts";
 import { askedBy } from "../../world/creator.ts";
 import {
   explainRegistryHead,
@@ -30,7 +30,7 @@ import { writingSessions } from "../../world/sessions.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
-import { headBehind, requireAvailableHead, requireNewestHead } from "../boot-source.ts";
+import { headBehind, isFull, layersOf, requireAvailableHead, requireNewestHead } from "../boot-source.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent } from "../record.ts";
 import { answer } from "../requests.ts";
@@ -180,10 +180,9 @@ function versionOf(scope: SandboxScope, world: World): VersionPointer {
     });
   }
   if (found.version === status.head?.version) requireAvailableHead(world);
-  const layers = status.versions?.find((version) => version.version === found.version)?.layers ?? 0;
-  if (layers >= MOST_LAYERS && scope.sandbox.spec.closePolicy !== "Discard") {
+  if (isFull(world, found) && scope.sandbox.spec.closePolicy !== "Discard") {
     throw new Terminal("TooManyLayers", {
-      message: `version ${found.version} has ${layers} layers: work on it could not be saved`,
+      message: `version ${found.version} has ${layersOf(world, found)} layers: work on it could not be saved`,
       remediation: "set spec.closePolicy: Discard to look at it",
     });
   }
@@ -306,9 +305,12 @@ function nextBoot({ sandbox, dependencies }: SandboxScope): number {
   return Math.max(sandbox.status?.boot ?? 0, ...kept) + 1;
 }
 
-/** A session on an older version than head may not publish over it (DESIGN §3). Head cannot move while it holds the World. */
+/**
+ * A session on an older version than head may not publish over it (DESIGN §3), and one on a full version cannot. Head cannot
+ * move while it holds the World.
+ */
 const savesVersions = ({ world }: SandboxScope, from: VersionPointer): boolean =>
-  world !== undefined && from.digest === statusOf(world).head?.digest;
+  world !== undefined && from.digest === statusOf(world).head?.digest && !isFull(world, from);
 
 /** As the hold has it, which was read after it was taken: every version of this boot says so. */
 const ignoredRescues = ({ world, sandbox }: SandboxScope): string[] | undefined => {

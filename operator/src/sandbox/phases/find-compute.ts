@@ -13,6 +13,7 @@ import { rescuesOf } from "../../world/lost-hold.ts";
 import type { PublishedVersion } from "../../world/publication.ts";
 import { expiryOf } from "../../world/rescue/judge.ts";
 import { WorldGone } from "../../world/status-writer.ts";
+import { isFull } from "../boot-source.ts";
 import { holdIfFree, letGoOfWorld } from "../hold.ts";
 import { committedBy, publishedFields } from "../publish-operation.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent, recordProgress } from "../record.ts";
@@ -191,10 +192,10 @@ async function helperAnswers(
   }
 }
 
-/** As at the boot: a throwaway image saves nothing, nor does a session that was pinned below head. */
+/** As at the boot: a throwaway image saves nothing, nor does a session on a full version or one that was pinned below head. */
 function savesVersions({ sandbox, world }: SandboxScope, { bootedFrom, base }: Origin): boolean {
   const { spec } = sandbox;
-  if (!spec.world) return false;
+  if (!spec.world || isFull(world, bootedFrom)) return false;
   const isPinned = spec.world.version !== undefined && spec.world.version === bootedFrom.version;
   return !isPinned || spec.closePolicy !== "Discard" || base.digest === world?.status?.head?.digest;
 }

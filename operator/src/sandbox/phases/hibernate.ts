@@ -58,7 +58,7 @@ function msUntilRetry({ retryAt }: SandboxOperation, now: number): number {
   return retryAt === undefined ? 0 : Math.min(Date.parse(retryAt) - now, LONGEST_BACKOFF_MS);
 }
 
-/** A throwaway session has no World to publish to, and one below head may not publish over it. */
+/** A throwaway session has no World to publish to, one below head may not publish over it, one on a full version cannot. */
 async function refuseSnapshots(scope: SandboxScope): Promise<void> {
   const asked = openRequests(scope.sandbox, "Snapshot");
   if (asked.length === 0) return;
@@ -66,7 +66,8 @@ async function refuseSnapshots(scope: SandboxScope): Promise<void> {
     requests: answer(sandbox, asked, {
       outcome: "Refused",
       code: "NothingIsSaved",
-      message: "this session saves nothing: it runs a throwaway image or a version below head",
+      message:
+        "this session saves nothing: it runs a throwaway image, a version below head, or one with as many layers as can be booted",
       at: isoNow(scope),
     }),
   }));

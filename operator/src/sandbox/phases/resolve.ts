@@ -1,10 +1,11 @@
 /** Facts before decisions: which World, which host, what is true of the container now, and so what the session wants. */
-import type { World } from "@agentworlds/crds";
+import type { VersionPointer, World } from "@agentworlds/crds";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { hostLostAt } from "../../runtime/host-loss.ts";
 import { WorldGone, type WorldRef } from "../../world/status-writer.ts";
+import { isFull, layersOf } from "../boot-source.ts";
 import { drainOf } from "../drain.ts";
 import { judgeSession } from "../judge.ts";
 import type { SandboxScope } from "../scope.ts";
@@ -27,21 +28,30 @@ export async function resolveWorld(scope: SandboxScope): Promise<PhaseResult> {
 
 /**
  * Decided at the boot and written down: the cache may lag behind a version that this very session has published. What is written
- * is believed only of a session that can be below head: the first boot of one that names its version. When in doubt it
- * publishes, and the World refuses what is not based on head.
+ * is believed only of a session on a full version, and of one that can be below head: the first boot of one that names its
+ * version. When in doubt it publishes, and the World refuses what is not based on head.
  */
 async function mayNotPublish(scope: SandboxScope, ref: Omit<WorldRef, "uid">): Promise<boolean> {
   const { spec, status } = scope.sandbox;
   const { compute, bootedFrom, base } = status ?? {};
   if (compute?.saves !== "Nothing") return false;
-  const isPinned =
-    compute.boot === 1 && spec.world?.version !== undefined && spec.world.version === bootedFrom?.version;
-  if (!isPinned || (base && base.digest !== bootedFrom?.digest)) return false;
+  if (!bootedFrom || (base && base.digest !== bootedFrom.digest)) return false;
+  if (await isOnFull(scope, ref, bootedFrom)) return true;
+  const isPinned = compute.boot === 1 && spec.world?.version !== undefined && spec.world.version === bootedFrom.version;
+  if (!isPinned) return false;
   const { world } = scope;
-  if (!world || world.status?.head?.digest !== bootedFrom?.digest) return true;
+  if (!world || world.status?.head?.digest !== bootedFrom.digest) return true;
   // Only itself can have moved head since, if it was there.
   const fresh = await readKnown(scope, { ...ref, uid: world.metadata.uid });
-  return fresh?.status?.head?.digest !== bootedFrom?.digest;
+  return fresh?.status?.head?.digest !== bootedFrom.digest;
+}
+
+/** Head was read afresh at the boot: the cache may not list it yet. */
+async function isOnFull(scope: SandboxScope, ref: Omit<WorldRef, "uid">, from: VersionPointer): Promise<boolean> {
+  const { world } = scope;
+  if (!world) return false;
+  const isListed = layersOf(world, from) !== undefined;
+  return isFull(isListed ? world : await readKnown(scope, { ...ref, uid: world.metadata.uid }), from);
 }
 
 /** A World that the cache does not show ends its session only when the API server says that it is gone. */
