@@ -9,6 +9,7 @@ import {
   type LeaseClient,
   type LeaseSpec,
 } from "./lease.ts";
+import { noMetrics } from "./metrics.ts";
 import { microTime } from "./micro-time.ts";
 import { createTestClock, type TestClock } from "./test-clock.test-kit.ts";
 
@@ -253,6 +254,35 @@ test("the lease is kept while the work drains, and given up only then", async ()
   await clock.advance(0);
   await running;
   assert.equal(server.spec()?.holderIdentity, "");
+});
+
+// agentworlds_leader: `sum != 1` is an alert only where everybody who may lead says whether it does.
+test("who does not lead yet says so, and who lost the lease says so before its work has drained", async () => {
+  const clock = createTestClock();
+  const server = leaseServer();
+  const told: boolean[] = [];
+  const drained = Promise.withResolvers<void>();
+  const stop = new AbortController();
+  const elector = new LeaderElector({
+    client: server.client("a"),
+    lease: { namespace: "n", name: "leader" },
+    identity: "a",
+    clock,
+    metrics: { ...noMetrics, leading: (_, leads) => void told.push(leads) },
+  });
+  assert.deepEqual(told, [false]);
+  const running = elector.run({ stop: stop.signal, lead: () => drained.promise });
+  await clock.advance(0);
+  assert.deepEqual(told, [false, true]);
+  server.takeAway({ holderIdentity: "b" });
+  await clock.advance(5_000);
+  assert.equal(elector.isLeading(), false);
+  assert.deepEqual(told, [false, true, false]);
+  stop.abort();
+  drained.resolve();
+  await clock.advance(0);
+  await running;
+  assert.equal(told.at(-1), false);
 });
 
 test("what is led and throws gives the lease up and is reported", async () => {

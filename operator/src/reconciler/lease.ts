@@ -102,6 +102,7 @@ export class LeaderElector {
     if (this.#renewDeadlineMs >= this.#leaseDurationMs) {
       throw new RangeError("the renew deadline must be shorter than the lease, or two may lead at once");
     }
+    this.#metrics.leading(this.#ref.name, false);
   }
 
   /** True while this process may act as leader. Ask before every effect that cannot be made conditional. */
@@ -265,6 +266,7 @@ export class LeaderElector {
 
   #lose(lost: AbortController, reason: unknown): void {
     this.#leadsUntil = undefined;
+    this.#metrics.leading(this.#ref.name, false);
     this.#log.error({ lease: this.#ref.name, err: reason }, "leadership lost; everything in flight is aborted");
     lost.abort(reason);
   }

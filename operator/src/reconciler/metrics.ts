@@ -21,7 +21,7 @@ export interface ReconcilerMetrics {
   reconciled(controller: string, sample: { outcome: PassEnd; milliseconds: number }): void;
   /** Workers busy now. */
   workersBusy(controller: string, busy: number): void;
-  /** This process began or ceased to lead. */
+  /** This process could lead and does not yet, began to lead, or ceased to; the last may be told twice. */
   leading(lease: string, leads: boolean): void;
 }
 

@@ -64,7 +64,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     listCaptures: async () => [],
     pruneImages: async () => [],
   };
-  const kept = new Map<string, number>();
+  const kept = new Map<string, number | undefined>();
   const reconcile = reconcileRuntimes({
     installation: "install",
     runtimes: { get: (name) => runtimes.peek({ name }) },
@@ -247,6 +247,15 @@ test("a host that comes back after two days keeps what was rescued there for the
   clock.jump(601_000);
   await pass();
   assert.equal(now()?.status.rescues?.length, 0);
+});
+
+test("what a Runtime keeps is measured while there is a Runtime", async () => {
+  const { pass, kept, runtimes } = setup({ status: { rescues: [rescue] } });
+  await pass();
+  assert.deepEqual([...kept], [["local", 1]]);
+  runtimes.drop({ name: "local" });
+  await pass();
+  assert.deepEqual([...kept], [["local", undefined]]);
 });
 
 test("while work is kept that is in no version, a condition names it; what is kept without work does not count", async () => {

@@ -39,8 +39,8 @@ export interface RuntimeDependencies {
   readonly sandboxClient: ResourceClient<Sandbox>;
   readonly drivers: DriverPool;
   readonly rescues: RuntimeRescues;
-  /** Measures how many rescues a Runtime keeps. Does not throw. */
-  readonly rescuesKept: (runtime: string, count: number) => void;
+  /** Measures how many rescues a Runtime keeps; undefined: it is gone. Does not throw. */
+  readonly rescuesKept: (runtime: string, count: number | undefined) => void;
   /** `host/prefix/installation` of version images, as the hosts name it. */
   readonly imagePrefix: string;
   readonly announce: AnnounceRuntime;
@@ -95,6 +95,7 @@ export function reconcileRuntimes(dependencies: RuntimeDependencies): Reconcile 
     const runtime = dependencies.runtimes.get(key);
     if (!runtime) {
       sweptAt.delete(key);
+      dependencies.rescuesKept(key, undefined);
       return {};
     }
     const scope: RuntimeScope = { dependencies, context, runtime, over: [] };

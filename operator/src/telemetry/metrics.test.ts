@@ -58,6 +58,28 @@ test("what the verification finds is served, and starts at zero", async () => {
   }
 });
 
+test("what only a leader knows is not served by a process that ceased to lead", async () => {
+  const { registry, reconciler, verification, rescues } = createMetrics(known);
+  reconciler.leading("agent-worlds", true);
+  verification.damaged(3);
+  rescues.rescuesKept("local", 2);
+  reconciler.leading("agent-worlds", false);
+  const text = await registry.metrics();
+  assert.match(text, /^agentworlds_leader\{lease="agent-worlds"\} 0$/m);
+  assert.match(text, /^agentworlds_versions_damaged 0$/m);
+  assert.doesNotMatch(text, /agentworlds_rescues\{/);
+});
+
+test("a Runtime that is gone leaves no series of its rescues behind, and another's stays", async () => {
+  const { registry, rescues } = createMetrics(known);
+  rescues.rescuesKept("gone", 2);
+  rescues.rescuesKept("local", 1);
+  rescues.rescuesKept("gone", undefined);
+  const text = await registry.metrics();
+  assert.doesNotMatch(text, /runtime="gone"/);
+  assert.match(text, /^agentworlds_rescues\{runtime="local"\} 1$/m);
+});
+
 test("two sets of metrics in one process do not share a series", async () => {
   const one = createMetrics(known);
   createMetrics(known).reconciler.leading("agent-worlds", true);

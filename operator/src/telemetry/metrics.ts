@@ -21,8 +21,8 @@ export interface OperatorMetrics {
 
 /** What is measured of work that could not be published. */
 export interface RescueSeries {
-  /** How many rescues a Runtime keeps. */
-  rescuesKept(runtime: string, count: number): void;
+  /** How many rescues a Runtime keeps; undefined: the Runtime is gone. */
+  rescuesKept(runtime: string, count: number | undefined): void;
   rescueRetried(outcome: (typeof RETRIES)[number]): void;
   workLost(cause: (typeof LOSSES)[number]): void;
 }
@@ -102,7 +102,7 @@ export function createMetrics(known: {
   });
   const leads = new Gauge({
     name: "agentworlds_leader",
-    help: "1 while this process leads.",
+    help: "1 while this process leads, 0 while it could and does not.",
     labelNames: ["lease"],
     registers,
   });
@@ -124,13 +124,13 @@ export function createMetrics(known: {
   });
   const damaged = new Gauge({
     name: "agentworlds_versions_damaged",
-    help: "Listed versions that are known to be missing or damaged in the registry.",
+    help: "Listed versions that are known to be missing or damaged in the registry; the leader knows.",
     registers,
   });
 
   const kept = new Gauge({
     name: "agentworlds_rescues",
-    help: "Stopped containers that a Runtime keeps because their work could not be published.",
+    help: "Stopped containers that a Runtime keeps because their work could not be published; the leader knows.",
     labelNames: ["runtime"],
     registers,
   });
@@ -175,7 +175,7 @@ export function createMetrics(known: {
       damaged: (versions) => damaged.set(versions),
     },
     rescues: {
-      rescuesKept: (runtime, count) => kept.set({ runtime }, count),
+      rescuesKept: (runtime, count) => (count === undefined ? kept.remove({ runtime }) : kept.set({ runtime }, count)),
       rescueRetried: (outcome) => retries.inc({ outcome }),
       workLost: (cause) => losses.inc({ cause }),
     },
@@ -192,7 +192,13 @@ export function createMetrics(known: {
         reconcileSeconds.observe({ controller }, milliseconds / 1000);
       },
       workersBusy: (controller, value) => busy.set({ controller }, value),
-      leading: (lease, value) => leads.set({ lease }, value ? 1 : 0),
+      leading(lease, value) {
+        leads.set({ lease }, value ? 1 : 0);
+        if (value) return;
+        // What another process knows now would stay here as it was, and be counted twice or never heal.
+        kept.reset();
+        damaged.set(0);
+      },
     },
   };
 }

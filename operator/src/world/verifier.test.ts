@@ -190,13 +190,14 @@ test("a registry that is ahead of head is told to the World", async () => {
   assert.deepEqual(changed, ["team/lab"]);
 });
 
-test("a World that is gone is forgotten", async () => {
-  const { look, registry, verifier, worlds } = await due();
+test("a World that is gone is forgotten, and its damage is no longer measured", async () => {
+  const { look, registry, verifier, worlds, samples } = await due();
   registry.manifests.delete(middle.digest);
   await look();
   worlds.drop(REF);
   await look();
   assert.equal(verifier.findingsOf("world-uid"), undefined);
+  assert.deepEqual(samples, ["verified 3", "damaged 1", "damaged 0"]);
 });
 
 test("turns come once per interval and are spread over it", () => {

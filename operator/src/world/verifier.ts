@@ -110,7 +110,7 @@ export class LineageVerifier {
       this.#findings.set(uid, { at: clock.now(), damaged });
       this.#turns.set(uid, turn);
       metrics.verified({ versions: status.versions?.length ?? 0, at: clock.now() });
-      metrics.damaged([...this.#findings.values()].reduce((sum, one) => sum + one.damaged.length, 0));
+      this.#measureDamage();
       const isAhead = await this.#isAhead(world, { repository, signal });
       if (isAhead || damaged.length > 0 || before.length > 0 || claimsDamage(world)) onChange(keyOf(world));
     } catch (error) {
@@ -154,7 +154,14 @@ export class LineageVerifier {
   #forgetTheGone(): void {
     const living = new Set(this.#options.worlds.list().map(({ metadata }) => metadata.uid));
     for (const uid of this.#turns.keys()) if (!living.has(uid)) this.#turns.delete(uid);
-    for (const uid of this.#findings.keys()) if (!living.has(uid)) this.#findings.delete(uid);
+    const gone = [...this.#findings.keys()].filter((uid) => !living.has(uid));
+    for (const uid of gone) this.#findings.delete(uid);
+    if (gone.length > 0) this.#measureDamage();
+  }
+
+  #measureDamage(): void {
+    const counts = [...this.#findings.values()].map(({ damaged }) => damaged.length);
+    this.#options.metrics.damaged(counts.reduce((sum, count) => sum + count, 0));
   }
 }
 
