@@ -18,9 +18,14 @@ export async function endDeadReservation(scope: WorldScope): Promise<PhaseResult
   if (isAlive(scope, sandboxes.list())) return CONTINUE;
   // The World before the Sandboxes: whatever has reserved by then is in the status of its Sandbox.
   scope.world = await writer.read(scope.ref, signal);
-  if (isAlive(scope, await sessionsNow(scope))) return CONTINUE;
-  const { pending } = statusOf(scope.world);
+  const sessions = await sessionsNow(scope);
+  if (isAlive(scope, sessions)) return CONTINUE;
+  const { pending, holder } = statusOf(scope.world);
   if (!pending) return CONTINUE;
+  // What a holder that is gone had pushed may be the only copy of its work: judged with its hold.
+  if (holder && holder.uid === pending.sandbox?.uid && !sessions.some(({ metadata }) => metadata.uid === holder.uid)) {
+    return CONTINUE;
+  }
   await dropPushedCapture(scope, pending.operation);
   await writer.abandon(scope.ref, pending.operation, signal);
   scope.world = await writer.read(scope.ref, signal);

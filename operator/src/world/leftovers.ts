@@ -14,7 +14,8 @@ import { statusOf } from "./status-writer.ts";
 /** By the tags that this pass has listed. An operation is written down before its capture is pushed. */
 export async function dropLeftovers(scope: WorldScope): Promise<PhaseResult> {
   const operations = (scope.tags ?? []).flatMap((tag) => operationOfTag(tag) ?? []);
-  if (operations.length === 0) return CONTINUE;
+  // Of a holder that is gone the captures here may be all that is left: they are judged with its hold.
+  if (operations.length === 0 || scope.lostHold) return CONTINUE;
   scope.world = await scope.dependencies.writer.read(scope.ref, scope.context.signal);
   const sessions = await sessionsNow(scope);
   for (const operation of operations) {
@@ -23,7 +24,8 @@ export async function dropLeftovers(scope: WorldScope): Promise<PhaseResult> {
   return CONTINUE;
 }
 
-function isNeeded(scope: WorldScope, sessions: readonly Sandbox[], operation: string): boolean {
+/** Whether anybody goes on with the operation. */
+export function isNeeded(scope: WorldScope, sessions: readonly Sandbox[], operation: string): boolean {
   return (
     statusOf(scope.world).pending?.operation === operation ||
     isRescued(scope, operation) ||

@@ -1,11 +1,16 @@
 /**
  * The end of a hold whose Sandbox object is gone: its finalizer was removed by hand, so it cannot let go any more. Only proof
- * ends it (DESIGN §4.2): the API server says that the Sandbox does not exist, and every host says that no container of it does.
+ * ends it (DESIGN §4.2): the API server says that the Sandbox does not exist, every host says that it has no container and no
+ * capture of it, and what it had pushed is a version.
  */
-import type { RuntimeRescue, Sandbox, WorldRescue, WorldStatus } from "@agentworlds/crds";
+import { clip, LIMITS, type RuntimeRescue, type Sandbox, type WorldRescue, type WorldStatus } from "@agentworlds/crds";
 import { isNotFound } from "../kube/errors.ts";
+import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
+import { RegistryError } from "../registry/errors.ts";
 import { holdsWork } from "../runtime/rescues.ts";
+import { PublicationError } from "../snapshot/errors.ts";
+import { publishLostCapture } from "./lost-capture.ts";
 import { asWorldRescue } from "./rescue/adopt.ts";
 import type { WorldDependencies, WorldScope } from "./scope.ts";
 import { statusOf } from "./status-writer.ts";
@@ -64,9 +69,10 @@ const isOfAnotherWorld = (scope: WorldScope, session: Session): boolean =>
 
 async function judgeCompute(scope: WorldScope, session: Session): Promise<void> {
   if (isOfAnotherWorld(scope, session)) return endHold(scope, session, "is a session of another World");
-  const compute = await scope.dependencies.computeOf(session.uid, scope.context.signal);
-  if (compute === "none") return endHold(scope, session, "does not exist any more and no host has a container of it");
-  const { head } = statusOf(scope.world);
+  const { head, versions = [], lostWork = [] } = statusOf(scope.world);
+  const settled = new Set([...versions, ...lostWork].map(({ operation }) => operation));
+  const compute = await scope.dependencies.computeOf({ sandboxUid: session.uid, settled }, scope.context.signal);
+  if (compute === "none") return endWithoutCompute(scope, session);
   // Nobody but the holder moves head: that is what its work is based on, although the container alone does not say so.
   const base = head ? { base: head.digest } : {};
   const kept = rescuesOf(scope.dependencies.runtimes, session).filter(holdsWork);
@@ -82,9 +88,34 @@ async function judgeCompute(scope: WorldScope, session: Session): Promise<void> 
     reason: compute === "some" ? "ComputeFound" : "HostsNotAsked",
     message:
       compute === "some"
-        ? `Sandbox ${session.name} does not exist any more and a container of it does; the Runtime puts it aside as a rescue`
+        ? `Sandbox ${session.name} does not exist any more, and a container or a capture of it does; the Runtime puts it aside as a rescue`
         : `Sandbox ${session.name} does not exist any more, and not every host answers whether a container of it is left`,
   };
+}
+
+async function endWithoutCompute(scope: WorldScope, session: Session): Promise<void> {
+  const { holder, repository } = statusOf(scope.world);
+  const gone = "does not exist any more and no host has a container of it";
+  if (holder?.uid !== session.uid || !repository) return endHold(scope, session, gone);
+  try {
+    const published = await publishLostCapture(scope, holder);
+    const what = published && `; what it had captured is version ${published.version} (${published.digest})`;
+    return await endHold(scope, session, `${gone}${what ?? ""}`);
+  } catch (error) {
+    const isForNow =
+      error instanceof RegistryError ||
+      error instanceof PublicationError ||
+      error instanceof Waiting ||
+      error instanceof Terminal;
+    if (!isForNow) throw error;
+    scope.lostHold = {
+      reason: "CaptureNotPublished",
+      message: clip(
+        `Sandbox ${session.name} ${gone}; what it had captured may be in the registry, and cannot be published yet: ${error.message}`,
+        LIMITS.message,
+      ),
+    };
+  }
 }
 
 async function endHold(scope: WorldScope, session: Session, because: string): Promise<void> {

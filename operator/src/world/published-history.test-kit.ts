@@ -42,7 +42,14 @@ export const factsOf = (number: number, change: Change = {}): VersionFacts => ({
 export function publishedVersion(number: number, change: Change = {}) {
   const facts = factsOf(number, change);
   const layers = layersOf(Math.min(number, 20));
-  const config = new TextEncoder().encode(JSON.stringify({ os: "linux", architecture: "amd64", number }));
+  const config = new TextEncoder().encode(
+    JSON.stringify({
+      os: "linux",
+      architecture: "amd64",
+      number,
+      rootfs: { type: "layers", diff_ids: layers.map((layer) => layer.digest) },
+    }),
+  );
   const bytes = manifestOfVersion(facts, { config, layers });
   const { createdBy: _, world: __, genesis: ___, parent: ____, recovered, hook, ...own } = facts;
   const entry: WorldVersion = {

@@ -54,10 +54,13 @@ export interface WorldDependencies {
 }
 
 /**
- * Whether any host has a container of a Sandbox. `none` only when every host of every Runtime was asked and has none;
- * `unknown` when one could not be asked and none of the others has any.
+ * Whether any host has a container of a Sandbox, or a capture of one by an operation that is not settled. `none` only when every
+ * host of every Runtime was asked and has none; `unknown` when one could not be asked and none of the others has any.
  */
-export type ComputeOf = (sandboxUid: string, signal: AbortSignal) => Promise<"none" | "some" | "unknown">;
+export type ComputeOf = (
+  wanted: { readonly sandboxUid: string; readonly settled?: ReadonlySet<string> },
+  signal: AbortSignal,
+) => Promise<"none" | "some" | "unknown">;
 
 /** The driver of one host of one Runtime. Throws `HostUnreachable`. */
 export type DriverFor = (runtime: string, host: string, signal: AbortSignal) => Promise<RuntimeDriver>;

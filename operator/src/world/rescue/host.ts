@@ -78,12 +78,13 @@ export async function secureWork(scope: WorldScope, rescue: WorldRescue, driver:
 async function demandElsewhere(scope: WorldScope, rescue: WorldRescue): Promise<never> {
   const { dependencies, context } = scope;
   const { runtime, host, computeId, engine, sandbox } = rescue;
-  const isProven = engine !== undefined || (await dependencies.computeOf(sandbox.uid, context.signal)) === "none";
+  const isProven =
+    engine !== undefined || (await dependencies.computeOf({ sandboxUid: sandbox.uid }, context.signal)) === "none";
   const message = `neither container ${computeId} nor a capture of it is on ${runtime}/${host}`;
   // The connection may have led to another engine since it was asked who it is.
   if (engine !== undefined) await hostOf(scope, rescue);
   if (isProven) throw new WorkGone(message);
-  throw new RuntimeError("HostUnreachable", `${message}, and not every host answers`);
+  throw new RuntimeError("HostUnreachable", `${message}, and it is not proven that no other host has one`);
 }
 
 /**
