@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Condition } from "@agentworlds/crds";
 import { findCondition, isTrue } from "../reconciler/conditions.ts";
-import { at } from "../runtime/test-objects.test-kit.ts";
+import { at, versionOf } from "../runtime/test-objects.test-kit.ts";
+import { MOST_VERSIONS } from "../world/lineage.ts";
 import { publishedVersion, putHistory } from "../world/published-history.test-kit.ts";
 import { memoryParts } from "./memory-parts.test-kit.ts";
 
@@ -49,6 +50,24 @@ test("once the newer version is adopted, the session boots from it", async () =>
   });
   await parts.until("Ready", isReady(parts));
   assert.deepEqual(parts.sandbox()?.status.bootedFrom, { version: 1, digest: newer.digest });
+});
+
+test("a World whose list of versions is full: no boot whose end could not be published, and who waits reads why", async () => {
+  const parts = await memoryParts({});
+  const pinned = Array.from({ length: MOST_VERSIONS - 1 }, (_, index) => versionOf(index + 1));
+  const fill = (versions: typeof pinned) =>
+    parts.changeWorld((world) => ({
+      ...world,
+      status: { ...world.status, versions: [...versions, ...(world.status.versions ?? []).slice(-1)] },
+    }));
+  fill(pinned);
+  await parts.pass();
+  assert.equal(admitted(parts)?.reason, "TooManyVersions");
+  assert.match(admitted(parts)?.message ?? "", /128 versions.*unpin/);
+  assert.equal(parts.sandbox()?.status.compute, undefined);
+  assert.equal(parts.world().status.holder, undefined);
+  fill(pinned.slice(1));
+  await parts.until("Ready", isReady(parts));
 });
 
 const unready: [name: string, conditions: Condition[], said: string][] = [

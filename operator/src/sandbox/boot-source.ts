@@ -3,7 +3,7 @@ import type { VersionPointer, World } from "@agentworlds/crds";
 import { findCondition } from "../reconciler/conditions.ts";
 import { Waiting } from "../reconciler/policy.ts";
 import { MOST_LAYERS } from "../snapshot/publish.ts";
-import { explainContradiction, explainRegistryHead } from "../world/lineage.ts";
+import { explainContradiction, explainFull, explainRegistryHead, REMEDY_FULL } from "../world/lineage.ts";
 import { findAhead, recordAhead } from "../world/registry-ahead.ts";
 import { explainOwnRegistryErrors } from "../world/source-errors.ts";
 import { statusOf } from "../world/status-writer.ts";
@@ -48,6 +48,13 @@ export const layersOf = (world: World | undefined, { digest }: VersionPointer): 
 /** One layer more, and no engine would boot it: what is worked on such a version cannot become one. */
 export const isFull = (world: World | undefined, version: VersionPointer): boolean =>
   (layersOf(world, version) ?? 0) >= MOST_LAYERS;
+
+/** A session on head ends in a version: one that could not be listed would make a rescue of every ending. */
+export function requireRoom(world: World): void {
+  const message = explainFull(statusOf(world));
+  if (message === undefined) return;
+  throw new Waiting("TooManyVersions", { message, remediation: REMEDY_FULL, afterMs: 60_000 });
+}
 
 /** Head was seen to be lost or damaged: said by name here, and not by an engine that cannot pull it. */
 export function requireAvailableHead(world: World): void {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Waiting } from "../reconciler/policy.ts";
 import { at } from "../runtime/test-objects.test-kit.ts";
+import { publishedVersion } from "./published-history.test-kit.ts";
 import { deleting, worldParts } from "./world-parts.test-kit.ts";
 
 const deleted = { metadata: deleting, spec: { deletionPolicy: "Delete" } } as const;
@@ -27,6 +28,21 @@ test("a deletion takes every manifest along: listed, pruned and not deleted yet,
   assert.equal(parts.world(), undefined, "the World is gone");
   assert.deepEqual([...parts.registry.manifests.keys()], []);
   assert.deepEqual(parts.reasons(), []);
+});
+
+test("a deletion takes the versions along that status does not list any more, and leaves what is somebody else's", async () => {
+  const history = [0, 1, 2].map((number) => publishedVersion(number));
+  const parts = worldParts({ world: deleted, history });
+  const foreign = await parts.registry.client.putManifest(
+    "",
+    "v7",
+    { mediaType: "", bytes: new TextEncoder().encode("{}") },
+    new AbortController().signal,
+  );
+  parts.change((world) => ({ ...world, status: { ...world.status, versions: parts.versions.slice(2) } }));
+  await parts.pass();
+  assert.equal(parts.world(), undefined);
+  assert.deepEqual([...parts.registry.manifests.keys()], [foreign]);
 });
 
 test("a registry that is down is waited for by name, and the deletion ends at its deadline with the repository named", async () => {

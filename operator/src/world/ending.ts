@@ -6,8 +6,10 @@ import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
 import { operationOfTag } from "../snapshot/docker-commit.ts";
 import { rescueTag } from "../snapshot/publish.ts";
+import { worldUidIn } from "../snapshot/version-annotations.ts";
 import { unpublishedRescues } from "./lineage.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
+import { numberOfTag } from "./recovery.ts";
 import { judgeRescue } from "./rescue/judge.ts";
 import { placeOf } from "./rescue/tend.ts";
 import type { WorldScope } from "./scope.ts";
@@ -171,7 +173,7 @@ function announceKept({ dependencies }: WorldScope, world: World, because: strin
   );
 }
 
-/** Every manifest that may exist: listed versions, pruned ones that were due, and captures that a session left behind. */
+/** Every manifest that may exist: versions, listed or not, pruned ones that were due, and captures that a session left behind. */
 async function deleteContent(scope: WorldScope): Promise<void> {
   const { versions = [], prunedVersions = [], repository } = statusOf(scope.world);
   if (!repository) return;
@@ -179,8 +181,8 @@ async function deleteContent(scope: WorldScope): Promise<void> {
   const { signal } = scope.context;
   const name = repositoryInRegistry(scope);
   const due = prunedVersions.filter((pruned) => pruned.deletedAt === undefined);
-  const captures = await captureDigests(scope, name);
-  for (const digest of new Set([...captures, ...[...versions, ...due].map((version) => version.digest)])) {
+  const known = [...versions, ...due].map((version) => version.digest);
+  for (const digest of new Set([...(await taggedDigests(scope, name)), ...known])) {
     signal.throwIfAborted();
     await client.deleteManifest(name, digest, signal);
   }
@@ -189,14 +191,20 @@ async function deleteContent(scope: WorldScope): Promise<void> {
 /** What sessions left behind, and rescues that were exported. */
 const isBesideLineage = (tag: string): boolean => operationOfTag(tag) !== undefined || tag.startsWith(rescueTag(""));
 
-async function captureDigests(scope: WorldScope, repository: string): Promise<Digest[]> {
+/** Status does not list every version (DESIGN §3). What stands under a version's tag and is none is somebody else's. */
+async function taggedDigests(scope: WorldScope, repository: string): Promise<Digest[]> {
   const { client } = scope.dependencies.registry;
   const { signal } = scope.context;
-  const tags = (await client.listTags(repository, signal)).filter(isBesideLineage);
+  const listed = new Set(statusOf(scope.world).versions?.map(({ version }) => version));
   const digests: Digest[] = [];
-  for (const tag of tags) {
+  for (const tag of await client.listTags(repository, signal)) {
+    const number = numberOfTag(tag);
+    const isUnlisted = number !== undefined && !listed.has(number);
+    if (!isUnlisted && !isBesideLineage(tag)) continue;
     try {
-      digests.push((await client.getManifest(repository, tag, signal)).digest);
+      const { digest, manifest } = await client.getManifest(repository, tag, signal);
+      const annotations = manifest.kind === "image" ? manifest.value.annotations : undefined;
+      if (!isUnlisted || worldUidIn(annotations) !== undefined) digests.push(digest);
     } catch (error) {
       if (!isRegistryError(error, "NotFound")) throw error;
     }

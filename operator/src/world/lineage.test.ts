@@ -170,7 +170,7 @@ test("a full list refuses the reservation by name: no version is dropped without
   const verdict = judgeReservation(status, { ...request, base: last.digest });
   assert.ok(verdict.kind === "refused");
   assert.equal(verdict.reason, "TooManyVersions");
-  assert.match(verdict.message, /128 versions.*set spec\.retention\.keepVersions/);
+  assert.match(verdict.message, /128 versions.*unpin/);
   const room = judgeReservation({ ...status, versions: full.slice(1) }, { ...request, base: last.digest });
   assert.equal(room.kind, "reserve");
 });

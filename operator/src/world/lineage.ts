@@ -74,13 +74,8 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
       message: `the session is based on ${request.base ?? "nothing"}, head is ${status.head?.digest ?? "nothing"}`,
     };
   }
-  if ((status.versions ?? []).length >= MOST_VERSIONS) {
-    return {
-      kind: "refused",
-      reason: "TooManyVersions",
-      message: `the World lists ${MOST_VERSIONS} versions, and none may be dropped to make room; set spec.retention.keepVersions to at least 1, or unpin versions`,
-    };
-  }
+  const full = explainFull(status);
+  if (full !== undefined) return { kind: "refused", reason: "TooManyVersions", message: `${full}; ${REMEDY_FULL}` };
   const version = status.nextVersion ?? 0;
   return {
     kind: "reserve",
@@ -106,8 +101,17 @@ export type CommitVerdict =
   | { readonly kind: "committed" }
   | { readonly kind: "refused"; readonly reason: "ReservationLost" | "TooManyVersions"; readonly message: string };
 
-/** The most entries `status.versions` may hold. Retention keeps it below; at the wall a reservation is refused by name. */
+/** The most entries `status.versions` may hold. Every pass keeps it below; at the wall boot and reservation are refused by name. */
 export const MOST_VERSIONS = 128;
+
+/** Why no further version can be listed; undefined while one can. */
+export const explainFull = ({ versions = [] }: WorldStatus): string | undefined =>
+  versions.length < MOST_VERSIONS
+    ? undefined
+    : `the World lists ${MOST_VERSIONS} versions, and there is no room for another`;
+
+export const REMEDY_FULL =
+  "those that are neither pinned nor in use leave the list by themselves: unpin versions in spec.retention, or end sessions that run on older ones";
 
 /** One write appends the version, moves head and clears the reservation. */
 export function judgeCommit(

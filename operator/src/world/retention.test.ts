@@ -2,9 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { at, versionOf } from "../runtime/test-objects.test-kit.ts";
+import { MOST_VERSIONS } from "./lineage.ts";
 import {
+  judgeListing,
   judgeRetention,
+  type ListingInput,
+  MOST_AT_REST,
   MOST_PRUNED,
+  NEWEST_LISTED,
   type PrunedVersion,
   type RetentionInput,
   roomForPruned,
@@ -87,6 +92,58 @@ test("whatever is pinned and used: nothing protected goes, no kept version loses
           "each exception is named",
         );
       }
+    }),
+  );
+});
+
+const many = (count: number) => Array.from({ length: count }, (_, number) => versionOf(number));
+const listing = (versions: ListingInput["versions"]): ListingInput => ({
+  versions,
+  headVersion: versions.at(-1)?.version,
+  pinned: [],
+  inUse: new Set(),
+  tags: versions.map(({ version }) => `v${version}`),
+});
+const leaving = (input: ListingInput): number[] => judgeListing(input).map(({ version }) => version);
+
+test("the newest 64 are listed, and those that are protected; the others stay in the registry alone", () => {
+  const versions = many(NEWEST_LISTED + 4);
+  assert.deepEqual(leaving(listing(many(NEWEST_LISTED))), []);
+  assert.deepEqual(leaving(listing(versions)), [0, 1, 2, 3]);
+  assert.deepEqual(leaving({ ...listing(versions), pinned: [1], inUse: inUse(2) }), [0, 3]);
+});
+
+test("a version whose tag the registry does not show stays: nothing else would lead to it", () => {
+  const input = listing(many(NEWEST_LISTED + 2));
+  assert.deepEqual(leaving({ ...input, tags: input.tags.filter((tag) => tag !== "v0") }), [1]);
+});
+
+test("64 pinned versions leave room for the next one: the oldest of the newest give way", () => {
+  const versions = many(MOST_VERSIONS);
+  const pinned = Array.from({ length: 64 }, (_, number) => number);
+  const left = leaving({ ...listing(versions), pinned });
+  assert.deepEqual(left, [64, 65, 66, 67, 68, 69, 70, 71]);
+  assert.equal(versions.length - left.length, MOST_AT_REST);
+});
+
+test("whatever is protected: nothing protected leaves, and with room for it the list rests below what fits", () => {
+  const input = fc.record({
+    count: fc.integer({ min: 1, max: MOST_VERSIONS }),
+    pinned: fc.uniqueArray(fc.nat(MOST_VERSIONS), { maxLength: 64 }),
+    used: fc.uniqueArray(fc.nat(MOST_VERSIONS), { maxLength: 40 }),
+  });
+  fc.assert(
+    fc.property(input, ({ count, pinned, used }) => {
+      const versions = many(count);
+      const left = leaving({ ...listing(versions), pinned, inUse: inUse(...used) });
+      const isProtected = (number: number) => pinned.includes(number) || used.includes(number) || number === count - 1;
+      assert.ok(!left.some(isProtected));
+      const kept = versions.filter(({ version }) => !left.includes(version)).map(({ version }) => version);
+      assert.ok(kept.length <= MOST_AT_REST || kept.every(isProtected));
+      if (count <= NEWEST_LISTED) assert.deepEqual(left, []);
+      // What leaves is older than whatever stays without protection.
+      const oldestFree = kept.find((number) => !isProtected(number)) ?? count;
+      assert.ok(left.every((number) => number < oldestFree));
     }),
   );
 });

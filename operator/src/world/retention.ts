@@ -1,5 +1,6 @@
-/** Which versions leave after a publication (DESIGN §4.11). A pure decision; the World controller carries it out. */
+/** Which versions leave after a publication (DESIGN §3, §4.11). Pure decisions; the World controller carries them out. */
 import type { WorldStatus, WorldVersion } from "@agentworlds/crds";
+import { versionTag } from "../snapshot/publish.ts";
 
 export interface RetentionInput {
   /** In lineage order, newest last. */
@@ -31,9 +32,8 @@ export function judgeRetention(input: RetentionInput): RetentionVerdict {
   const remove: WorldVersion[] = [];
   const skipped: { version: number; reason: "Head" | "Pinned" | "InUse" | "SameDigest" }[] = [];
   const reasonToStay = (version: WorldVersion) => {
-    if (version.version === input.headVersion) return "Head" as const;
-    if (input.pinned.includes(version.version)) return "Pinned" as const;
-    if (input.inUse.has(version.digest)) return "InUse" as const;
+    const reason = protectionOf(version, input);
+    if (reason) return reason;
     // Deleting a manifest deletes every tag of its digest (layers.md §1.3), so a twin keeps it alive.
     if (versions.some((other) => other !== version && other.digest === version.digest)) return "SameDigest" as const;
     return undefined;
@@ -44,6 +44,39 @@ export function judgeRetention(input: RetentionInput): RetentionVerdict {
     else remove.push(version);
   }
   return { keep: versions.filter((version) => !remove.includes(version)), remove, skipped };
+}
+
+function protectionOf(
+  { version, digest }: WorldVersion,
+  { headVersion, pinned, inUse }: Pick<RetentionInput, "headVersion" | "pinned" | "inUse">,
+): "Head" | "Pinned" | "InUse" | undefined {
+  if (version === headVersion) return "Head";
+  if (pinned.includes(version)) return "Pinned";
+  return inUse.has(digest) ? "InUse" : undefined;
+}
+
+/** `status.versions` lists this many of the newest, whatever retention keeps in the registry. */
+export const NEWEST_LISTED = 64;
+
+/** Beside protected ones fewer of the newest are listed: the next sessions' versions must fit before the next pass. */
+export const MOST_AT_REST = 120;
+
+export interface ListingInput extends Omit<RetentionInput, "keepVersions"> {
+  /** As the registry was just seen to have them. */
+  readonly tags: readonly string[];
+}
+
+/** The versions that leave the list and nothing else: their manifests stay in the registry, where their tags lead to them. */
+export function judgeListing(input: ListingInput): WorldVersion[] {
+  const { versions } = input;
+  const tags = new Set(input.tags);
+  const leaving: WorldVersion[] = [];
+  for (const [index, version] of versions.entries()) {
+    const isOld = index < versions.length - NEWEST_LISTED;
+    if (!isOld && versions.length - leaving.length <= MOST_AT_REST) break;
+    if (tags.has(versionTag(version.version)) && !protectionOf(version, input)) leaving.push(version);
+  }
+  return leaving;
 }
 
 export type PrunedVersion = NonNullable<WorldStatus["prunedVersions"]>[number];

@@ -193,6 +193,51 @@ test("a pruned digest that is still in use is not deleted and not said to be", a
   assert.ok(!parts.registry.manifests.has(oldest.digest));
 });
 
+test("with keepVersions 0 the list holds the newest 64; what leaves it stays in the registry under its tag", async () => {
+  const parts = worldParts({ newest: 65, world: { spec: { retention: { keepVersions: 0 } } } });
+  await parts.pass();
+  assert.equal(parts.world()?.status.versions?.length, 66, "their tags have not been seen yet");
+  await parts.pass();
+  const { versions, prunedVersions = [] } = parts.world()?.status ?? {};
+  assert.equal(versions?.length, 64);
+  assert.equal(versions?.[0]?.version, 2);
+  assert.deepEqual(prunedVersions, []);
+  const [oldest] = parts.versions;
+  assert.ok(oldest && parts.registry.manifests.has(oldest.digest));
+  assert.equal(parts.registry.tags.get("v0"), oldest.digest);
+  assert.equal(
+    parts.events.find(({ reason }) => reason === "Unlisted")?.message,
+    "versions 0, 1 are in the registry only: status.versions lists the newest 64 and those that are pinned or in use",
+  );
+});
+
+test("a registry that refuses every deletion fills no list", async () => {
+  const pruned = Array.from({ length: 64 }, (_, number) => ({
+    version: number,
+    digest: versionOf(number).digest,
+    prunedAt: at(0),
+    reason: "BeyondKeepVersions",
+  }));
+  const parts = worldParts({ newest: 65, world: keepOne });
+  for (const { digest } of pruned) parts.registry.failing.set(`delete ${digest}`, "Refused");
+  parts.change((world) => ({ ...world, status: { ...world.status, prunedVersions: pruned } }));
+  await parts.pass();
+  await parts.pass();
+  assert.equal(parts.world()?.status.versions?.length, 64);
+  assert.equal(parts.condition("PrunedNotDeleted")?.reason, "RegistryRefused");
+});
+
+test("a version that a rescue has become stays listed until the rescue is over: its work would count as unpublished", async () => {
+  const parts = worldParts({ newest: 3, world: keepOne });
+  const kept: WorldRescue = { ...rescue, operation: "operation-1" };
+  parts.change((world) => ({ ...world, status: { ...world.status, rescues: [kept] } }));
+  await parts.pass();
+  assert.deepEqual(
+    parts.world()?.status.versions?.map(({ version }) => version),
+    [1, 3],
+  );
+});
+
 const rescue: WorldRescue = {
   operation: "publish-1",
   sandbox: { name: "one", uid: "sandbox-uid" },

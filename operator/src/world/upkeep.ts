@@ -1,5 +1,5 @@
 /** What every later pass over a World does: prove head, observe the tags of its versions, let old versions go. */
-import type { Sandbox } from "@agentworlds/crds";
+import type { Sandbox, WorldVersion } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
@@ -7,8 +7,10 @@ import { type HeadProof, proveHead, repairLineageTags, type VersionPointer } fro
 import { rescuesKept } from "./lost-hold.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import {
+  judgeListing,
   judgeRetention,
   MOST_PRUNED,
+  NEWEST_LISTED,
   type PrunedVersion,
   type RetentionVerdict,
   roomForPruned,
@@ -97,25 +99,54 @@ export async function retain(scope: WorldScope): Promise<PhaseResult> {
   const status = statusOf(scope.world);
   if (!status.versions || !status.head || status.pending) return CONTINUE;
   const isDue = (status.prunedVersions ?? []).some((pruned) => pruned.deletedAt === undefined);
-  if (!isDue && judge(scope, scope.dependencies.sandboxes.list()).remove.length === 0) return CONTINUE;
+  if (!isDue && !isAnyToLeave(scope, scope.dependencies.sandboxes.list())) return CONTINUE;
   const sessions = await sessionsNow(scope);
   // A session records its rescue before it lets go of its compute: whoever of them is gone by now is on the World as it is now.
   if (!(await isUnmoved(scope))) return requeueAfter(30_000);
   // The holder has read the version it boots from and not recorded it yet: what it is cannot be known.
   if (isHolderBooting(scope, sessions)) return requeueAfter(30_000);
   await unlist(scope, judge(scope, sessions));
+  await shorten(scope, judgeList(scope, sessions));
   return deletePrunedManifests(scope, digestsInUse(scope, sessions));
 }
 
+const isAnyToLeave = (scope: WorldScope, sessions: readonly Sandbox[]): boolean =>
+  judge(scope, sessions).remove.length > 0 || judgeList(scope, sessions).length > 0;
+
 function judge(scope: WorldScope, sessions: readonly Sandbox[]): RetentionVerdict {
-  const { versions, head } = statusOf(scope.world);
-  return judgeRetention({
-    versions: versions ?? [],
-    headVersion: head?.version,
-    keepVersions: scope.world.spec.retention?.keepVersions ?? DEFAULT_KEPT,
-    pinned: scope.world.spec.retention?.pinned ?? [],
-    inUse: digestsInUse(scope, sessions),
-  });
+  const keepVersions = scope.world.spec.retention?.keepVersions ?? DEFAULT_KEPT;
+  return judgeRetention({ ...lineageOf(scope, sessions), keepVersions });
+}
+
+/** Nothing leaves the list while the registry's tags are not known. */
+const judgeList = (scope: WorldScope, sessions: readonly Sandbox[]): WorldVersion[] =>
+  judgeListing({ ...lineageOf(scope, sessions), tags: scope.tags ?? [] });
+
+function lineageOf(scope: WorldScope, sessions: readonly Sandbox[]) {
+  const { versions = [], head } = statusOf(scope.world);
+  const pinned = scope.world.spec.retention?.pinned ?? [];
+  return { versions, headVersion: head?.version, pinned, inUse: digestsInUse(scope, sessions) };
+}
+
+/** The list in status is bounded also where nothing may be deleted, or nothing can be: the registry has the whole history. */
+async function shorten(scope: WorldScope, leaving: readonly WorldVersion[]): Promise<void> {
+  if (leaving.length === 0) return;
+  const { versions = [] } = statusOf(scope.world);
+  const { dependencies, context } = scope;
+  scope.world = await dependencies.writer.summarise(
+    scope.world,
+    { versions: versions.filter((version) => !leaving.includes(version)) },
+    context.signal,
+  );
+  dependencies.announce(
+    { kind: "World", object: scope.world },
+    {
+      type: "Normal",
+      reason: "Unlisted",
+      action: "Unlist",
+      message: `${named(leaving)} ${leaving.length === 1 ? "is" : "are"} in the registry only: status.versions lists the newest ${NEWEST_LISTED} and those that are pinned or in use`,
+    },
+  );
 }
 
 async function unlist(scope: WorldScope, { remove, skipped }: RetentionVerdict): Promise<void> {
@@ -197,7 +228,7 @@ function isHolderBooting(scope: WorldScope, sessions: readonly Sandbox[]): boole
 
 /**
  * Digests that a Sandbox of this World booted from, is based on, or will boot from by number; and those of kept work, whose
- * version is made from the one it was booted from when nothing has compute any more.
+ * version is made from the one it was booted from when nothing has compute any more, and is looked for in the list afterwards.
  */
 function digestsInUse(scope: WorldScope, sessions: readonly Sandbox[]): ReadonlySet<string> {
   const { versions = [], rescues = [] } = statusOf(scope.world);
@@ -209,7 +240,11 @@ function digestsInUse(scope: WorldScope, sessions: readonly Sandbox[]): Readonly
     const isFirstBoot = (status?.boot ?? 0) === 0 && !status?.closed;
     return isFirstBoot ? [versions.find((version) => version.version === spec.world?.version)?.digest] : [];
   });
-  const kept = [...rescues, ...rescuesKept(scope)].flatMap(({ bootedFrom, base }) => [bootedFrom, base]);
+  const kept = [...rescues, ...rescuesKept(scope)].flatMap(({ bootedFrom, base, operation }) => [
+    bootedFrom,
+    base,
+    versions.find((version) => version.operation === operation)?.digest,
+  ]);
   return new Set([...digests, ...kept].filter((digest) => digest !== undefined));
 }
 

@@ -30,7 +30,7 @@ import { writingSessions } from "../../world/sessions.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
-import { headBehind, isFull, layersOf, requireAvailableHead, requireNewestHead } from "../boot-source.ts";
+import { headBehind, isFull, layersOf, requireAvailableHead, requireNewestHead, requireRoom } from "../boot-source.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent } from "../record.ts";
 import { answer } from "../requests.ts";
@@ -179,7 +179,10 @@ function versionOf(scope: SandboxScope, world: World): VersionPointer {
       remediation: "set spec.closePolicy: Discard, or leave spec.world.version out",
     });
   }
-  if (found.version === status.head?.version) requireAvailableHead(world);
+  if (found.version === status.head?.version) {
+    requireAvailableHead(world);
+    requireRoom(world);
+  }
   if (isFull(world, found) && scope.sandbox.spec.closePolicy !== "Discard") {
     throw new Terminal("TooManyLayers", {
       message: `version ${found.version} has ${layersOf(world, found)} layers: work on it could not be saved`,
