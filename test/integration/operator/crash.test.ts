@@ -109,7 +109,10 @@ describe("the operator is killed between any two steps of a session's life", () 
     return gate.effects;
   };
 
-  /** Every name among the points must have been died at. `recorded`: the effects of a life without a death. */
+  /**
+   * Every effect's name among the points must have been died at; points of that name that no life came to are named, for which
+   * of its occurrences a life has depends on what a pass finds. `recorded`: the effects of a life without a death.
+   */
   async function cross(points: readonly CrashPoint[], recorded: readonly string[], story: Story): Promise<string> {
     const died = new Set<CrashPoint>();
     const live = async (chosen: readonly CrashPoint[]): Promise<void> => {
@@ -132,7 +135,9 @@ describe("the operator is killed between any two steps of a session's life", () 
     const names = new Set(points.map(({ name }) => name).filter((name) => !name.endsWith("[]")));
     for (const { name } of died) names.delete(name);
     assert.deepEqual([...names], [], "effects at which the operator was never killed");
-    return `killed at ${died.size} of ${points.length} points in ${lives} lives`;
+    const never = missed().map(({ moment, name, occurrence }) => `${moment} ${name} (${occurrence})`);
+    const killed = `killed at ${died.size} of ${points.length} points in ${lives} lives`;
+    return never.length === 0 ? killed : `${killed}; no life came to ${never.join(", ")}`;
   }
 
   async function assertWhole({ world, sandbox, published }: Left, name: string): Promise<void> {
@@ -172,7 +177,7 @@ describe("the operator is killed between any two steps of a session's life", () 
     }
   });
 
-  test("at every point of a life that ends by mode: one new version with the work, no holder, no container, no stray tag", async (t) => {
+  test("at each effect of a life that ends by mode: one new version with the work, no holder, no container, no stray tag", async (t) => {
     t.diagnostic(`effects: ${effects.join(", ")}`);
     // Nothing reaches the outside between two effects: before one is after the one that went ahead of it.
     const points = pointsOf(effects).filter(({ moment }, index) => moment === "after" || index === 0);
@@ -180,7 +185,7 @@ describe("the operator is killed between any two steps of a session's life", () 
   });
 
   for (const [end, story] of Object.entries(OTHER_STORIES)) {
-    test(`${end}: the same at every point that a life by mode does not have`, async (t) => {
+    test(`${end}: the same at each effect that a life by mode does not have`, async (t) => {
       const recorded = await record(story);
       const own = recorded.filter((name) => !effects.includes(name));
       // An end that differs by its reason alone is killed where that reason is written.
