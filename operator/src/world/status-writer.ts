@@ -1,6 +1,7 @@
 /**
- * The only module that writes `World.status` and the World's finalizer. Every write is a compare-and-swap: read, decide with
- * the pure functions of lineage.ts, patch fields under the resourceVersion read, and decide again when somebody was faster.
+ * The only module that writes the World's finalizer and, but for `requests[]` (gateways write that, too), `World.status`. Every
+ * write is a compare-and-swap: read, decide with the pure functions of lineage.ts, patch fields under the resourceVersion read,
+ * and decide again when somebody was faster.
  */
 import type { LostWork, World, WorldRequestResult, WorldRescue, WorldStatus, WorldVersion } from "@agentworlds/crds";
 import type { ResourceClient } from "../kube/contract.ts";
