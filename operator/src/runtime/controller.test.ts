@@ -29,6 +29,9 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
   const runtimes = memoryResource<Runtime>(RUNTIMES, [runtimeOf(parts)]);
   const clock = createTestClock(T0);
   const host = { isSilent: false, probes: 0, sweeps: 0, containers: [] as ListedCompute[] };
+  /** Hosts in the order they were looked through, and those whose engine refuses that. */
+  const swept: string[] = [];
+  const broken = new Set<string>();
   const events: string[] = [];
   const never = (): never => {
     throw new TypeError("the Runtime controller makes no such call");
@@ -71,7 +74,17 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     sandboxes: { list: () => sandboxes },
     runtimeClient: runtimes,
     sandboxClient: memoryResource<Sandbox>(SANDBOXES, sandboxes),
-    drivers: { driverFor: async () => driver, close: async () => undefined },
+    drivers: {
+      driverFor: async (_runtime, name) => ({
+        ...driver,
+        list: async (...call) => {
+          swept.push(name);
+          if (broken.has(name)) throw new RuntimeError("HostRefused", `${name} is out of order`);
+          return driver.list(...call);
+        },
+      }),
+      close: async () => undefined,
+    },
     rescues: createRuntimeRescues(runtimes),
     rescuesKept: (name, count) => void kept.set(name, count),
     worldClient: memoryResource<World>(WORLDS),
@@ -80,7 +93,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     log: silentLog,
   });
   const pass = () => reconcile("local", { signal: new AbortController().signal, clock, reconcileId: "test" });
-  return { runtimes, clock, host, events, kept, pass, now: () => runtimes.peek({ name: "local" }) };
+  return { runtimes, clock, host, swept, broken, events, kept, pass, now: () => runtimes.peek({ name: "local" }) };
 }
 
 test("a first pass guards the Runtime, asks its hosts and says when to ask again", async () => {
@@ -111,6 +124,39 @@ test("hosts are asked in every pass and looked through every ten minutes", async
   clock.jump(1_000);
   await pass();
   assert.deepEqual([host.probes, host.sweeps], [3, 2]);
+});
+
+const hosts = (...names: string[]) => ({
+  docker: { hosts: names.map((name) => ({ name, endpoint: `unix:///run/${name}.sock` })) },
+});
+
+test("a host that cannot be looked through keeps no other from it: it alone is tried again, after those that can", async () => {
+  const { clock, swept, broken, pass, now } = setup({ spec: hosts("a", "b") });
+  broken.add("a");
+  await assert.rejects(pass(), { name: "RuntimeError", message: "a is out of order" });
+  assert.deepEqual(swept.splice(0), ["a", "b"]);
+  assert.equal(now()?.status.hostsReachable, "2/2", "what was found is written all the same");
+  await assert.rejects(pass());
+  assert.deepEqual(swept.splice(0), ["a"], "b had its turn");
+  clock.jump(600_000);
+  await assert.rejects(pass());
+  assert.deepEqual(swept.splice(0), ["b", "a"]);
+  broken.clear();
+  await pass();
+  assert.deepEqual(swept.splice(0), ["a"]);
+  await pass();
+  assert.deepEqual(swept, [], "nobody is due");
+});
+
+test("several hosts that cannot be looked through are told together", async () => {
+  const { swept, broken, pass } = setup({ spec: hosts("a", "b", "c") });
+  broken.add("a").add("c");
+  await assert.rejects(pass(), (error) => {
+    assert.ok(error instanceof AggregateError);
+    assert.equal(error.message, "2 hosts could not be looked through: a is out of order; c is out of order");
+    return true;
+  });
+  assert.deepEqual(swept, ["a", "b", "c"]);
 });
 
 test("a silent host is not looked through, and is named", async () => {

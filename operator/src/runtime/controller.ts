@@ -58,6 +58,9 @@ interface RuntimeScope {
   over: readonly RuntimeRescue[];
 }
 
+/** How the last sweep of a host ended. */
+type HostSweep = { readonly sweptAt: number } | "failed";
+
 /** Always present: it must be there before the first session is, and a Runtime cannot know of that moment. */
 export const RUNTIME_FINALIZER = "agentworlds.dev/runtime";
 
@@ -68,19 +71,19 @@ const PROBE_DEADLINE_MS = 10_000;
 const SWEEP_EVERY_MS = 600_000;
 
 export function reconcileRuntimes(dependencies: RuntimeDependencies): Reconcile {
-  const sweptAt = new Map<string, number>();
+  /** By Runtime, then by host. */
+  const sweeps = new Map<string, Map<string, HostSweep>>();
 
   async function sweep(scope: RuntimeScope): Promise<PhaseResult> {
     const { name } = scope.runtime.metadata;
-    const now = scope.context.clock.now();
     if (isAnyHostBack(scope)) {
       // Its rescues get their time first: this pass writes that down, and the next one sweeps.
-      sweptAt.delete(name);
+      sweeps.delete(name);
       return CONTINUE;
     }
-    if (now - (sweptAt.get(name) ?? Number.NEGATIVE_INFINITY) < SWEEP_EVERY_MS) return CONTINUE;
-    for (const probed of scope.probes ?? []) if ("facts" in probed) await sweepOne(scope, probed.name);
-    sweptAt.set(name, now);
+    const known = sweeps.get(name) ?? new Map<string, HostSweep>();
+    sweeps.set(name, known);
+    await sweepAll(scope, known);
     return CONTINUE;
   }
 
@@ -94,7 +97,7 @@ export function reconcileRuntimes(dependencies: RuntimeDependencies): Reconcile 
   return async (key, context) => {
     const runtime = dependencies.runtimes.get(key);
     if (!runtime) {
-      sweptAt.delete(key);
+      sweeps.delete(key);
       dependencies.rescuesKept(key, undefined);
       return {};
     }
@@ -193,6 +196,39 @@ const isAnyHostBack = ({ runtime, probes = [] }: RuntimeScope): boolean =>
       "facts" in probed &&
       runtime.status?.hosts?.some(({ name, unreachableAt }) => name === probed.name && unreachableAt !== undefined),
   );
+
+/** Every host has its turn, whatever becomes of another's; one that failed is due at once, after the others. */
+async function sweepAll(scope: RuntimeScope, known: Map<string, HostSweep>): Promise<void> {
+  const { clock, signal } = scope.context;
+  const now = clock.now();
+  const isDue = (host: string): boolean => {
+    const last = known.get(host);
+    return last === undefined || last === "failed" || now - last.sweptAt >= SWEEP_EVERY_MS;
+  };
+  const due = (scope.probes ?? []).flatMap((probed) => ("facts" in probed && isDue(probed.name) ? [probed.name] : []));
+  const hasFailed = (host: string): number => (known.get(host) === "failed" ? 1 : 0);
+  const failures: unknown[] = [];
+  for (const host of due.sort((one, other) => hasFailed(one) - hasFailed(other))) {
+    try {
+      await sweepOne(scope, host);
+      known.set(host, { sweptAt: now });
+    } catch (error) {
+      // Also where it took all of the pass: the next one begins with the others.
+      known.set(host, "failed");
+      signal.throwIfAborted();
+      scope.dependencies.log.warn({ host, err: error }, "a host could not be looked through; it is tried again");
+      failures.push(error);
+    }
+  }
+  if (failures.length === 1) throw failures[0];
+  if (failures.length > 1)
+    throw new AggregateError(
+      failures,
+      `${failures.length} hosts could not be looked through: ${failures.map(messageOf).join("; ")}`,
+    );
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 async function sweepOne(scope: RuntimeScope, host: string): Promise<void> {
   const { dependencies, runtime, context } = scope;
