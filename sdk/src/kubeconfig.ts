@@ -31,17 +31,17 @@ export function accessFromKubeconfig(files: readonly KubeconfigFile[], context?:
   if (name === undefined) {
     throw bad("NoContext", `${paths} has no current-context`, "set one, or name one with the option context");
   }
-  const chosen = find(files, "contexts", "context", name);
+  const chosen = find(files, { list: "contexts", member: "context", name });
   if (chosen === undefined) {
     throw bad("ContextNotFound", `${paths} has no context ${name}`, "kubectl config get-contexts lists them");
   }
   const clusterName = textIn(chosen.fields, "cluster") ?? "";
-  const cluster = find(files, "clusters", "cluster", clusterName);
+  const cluster = find(files, { list: "clusters", member: "cluster", name: clusterName });
   if (cluster === undefined) {
     throw bad("ClusterNotFound", `context ${name} names the cluster ${clusterName}, which ${paths} has not`, "add it");
   }
   const userName = textIn(chosen.fields, "user");
-  const user = userName === undefined ? undefined : find(files, "users", "user", userName);
+  const user = userName === undefined ? undefined : find(files, { list: "users", member: "user", name: userName });
   if (userName !== undefined && user === undefined) {
     throw bad("UserNotFound", `context ${name} names the user ${userName}, which ${paths} has not`, "add it");
   }
@@ -53,7 +53,11 @@ export function accessFromKubeconfig(files: readonly KubeconfigFile[], context?:
   };
 }
 
-function find(files: readonly KubeconfigFile[], list: string, member: string, name: string): Entry | undefined {
+/** The first file that names it wins, as kubectl has it. */
+function find(
+  files: readonly KubeconfigFile[],
+  { list, member, name }: { list: string; member: string; name: string },
+): Entry | undefined {
   for (const { path, content } of files) {
     const entries = isRecord(content) ? content[list] : undefined;
     if (!Array.isArray(entries)) continue;

@@ -28,7 +28,7 @@ export async function openSession(call: Call, parts: Parts): Promise<OpenSession
 /** Opens the session and touches it, as work in it does. */
 export async function openForWork(call: Call, parts: Parts): Promise<OpenSession> {
   const session = await openSession(call, parts);
-  return implicitTouch(call, parts, session, session.sandbox);
+  return implicitTouch(call, parts, { ...session, isJustRead: true });
 }
 
 /**
@@ -66,12 +66,17 @@ export async function keepAlive(
   }
 }
 
-async function implicitTouch(call: Call, parts: Parts, session: OpenSession, read?: Sandbox): Promise<OpenSession> {
+/** `isJustRead`: this same request has read the session, which saves the first read of the swap. */
+async function implicitTouch(
+  call: Call,
+  parts: Parts,
+  session: OpenSession & { readonly isJustRead?: boolean },
+): Promise<OpenSession> {
   const { ttlMs } = session;
   const { result, object: sandbox } = await parts.writer.update({
     ref: call.route.sandbox,
     uid: session.sandbox.metadata.uid,
-    read,
+    read: session.isJustRead ? session.sandbox : undefined,
     decide: (current) => {
       const state = sessionState(current);
       if (state.kind !== "Running") throw notRunning(current, state);

@@ -53,7 +53,7 @@ export async function exec(call: Call, parts: Parts): Promise<Answer> {
     ...(body.user === undefined ? {} : { user: body.user }),
     ...(body.stdin === undefined ? {} : { stdin: Buffer.from(body.stdin, "base64") }),
   } satisfies ExecRequest;
-  const record = await runAlive(call, parts, session, request);
+  const record = await runAlive(call, parts, { session, request });
   const after = await touchAfterWork(call, parts, session);
   return json(200, {
     exitCode: record.exitCode,
@@ -68,7 +68,11 @@ export async function exec(call: Call, parts: Parts): Promise<Answer> {
 }
 
 /** Runs the command; as long as it runs the session does not expire under it (rule 4). */
-async function runAlive(call: Call, parts: Parts, session: OpenSession, request: ExecRequest & { timeoutMs: number }) {
+async function runAlive(
+  call: Call,
+  parts: Parts,
+  { session, request }: { session: OpenSession; request: ExecRequest & { timeoutMs: number } },
+) {
   const finished = new AbortController();
   const alive = keepAlive(call, parts, { ...session, until: finished.signal });
   try {

@@ -68,7 +68,7 @@ export class Transport {
     const milliseconds = request.deadlineMs ?? this.#deadlineMs;
     using deadline = startDeadline({ clock: this.#clock, milliseconds, parent: request.signal });
     const endsAt = monotonicNow(this.#clock) + milliseconds;
-    return await this.#withRetries(request, deadline.signal, endsAt, async (lease) => {
+    return await this.#withRetries(request, { signal: deadline.signal, endsAt }, async (lease) => {
       const response = await lease.calls.request(this.#wire(request, lease, deadline.signal));
       const answer = await readAnswer(response, this.#maxAnswerBytes);
       if (response.statusCode >= 400) throw toApiError(response.statusCode, response.headers, answer);
@@ -97,7 +97,7 @@ export class Transport {
     const milliseconds = request.deadlineMs ?? this.#deadlineMs;
     using opening = startDeadline({ clock: this.#clock, milliseconds, parent: request.signal });
     const endsAt = monotonicNow(this.#clock) + milliseconds;
-    return await this.#withRetries(request, opening.signal, endsAt, async (lease) => {
+    return await this.#withRetries(request, { signal: opening.signal, endsAt }, async (lease) => {
       // The stream outlives the opening deadline, so it gets a controller of its own.
       const abort = new AbortController();
       const onCaller = () => abort.abort(request.signal.reason);
@@ -122,8 +122,7 @@ export class Transport {
 
   async #withRetries<R>(
     request: TransportRequest,
-    signal: AbortSignal,
-    endsAt: number,
+    { signal, endsAt }: { signal: AbortSignal; endsAt: number },
     attempt: (lease: ConnectionLease) => Promise<R>,
   ): Promise<R> {
     let throttled = 0;

@@ -37,7 +37,8 @@ export type SessionGoal =
   | {
       readonly kind: "end";
       readonly verb: "Hibernate" | "Close";
-      readonly reason: EndReason;
+      /** An `EndReason`; of an operation that a newer operator began, what that one wrote. */
+      readonly reason: string;
       readonly discard: boolean;
     }
   /** Compute was there and is gone: say so, pretend nothing. */
@@ -90,7 +91,7 @@ function judgeWithCompute({ sandbox, observed, worldEnding, drain, savesNothing,
     return {
       kind: "end",
       verb: operation.verb,
-      reason: operation.reason as EndReason,
+      reason: operation.reason,
       discard: savesNothing || operation.outcome === "Discard",
     };
   }

@@ -114,7 +114,11 @@ class Lineage {
     if (!belief) return;
     const { version, base } = belief;
     const made = versionOf(version, { operation, ...(base === undefined ? {} : { parent: base }) });
-    const verdict = judgeCommit(this.status, operation, made, `registry/lab@${made.digest}`);
+    const verdict = judgeCommit(this.status, {
+      operation,
+      version: made,
+      image: `registry/lab@${made.digest}`,
+    });
     if (verdict.kind !== "commit") return;
     this.#write(verdict.patch);
     this.committed.push({ operation, version });

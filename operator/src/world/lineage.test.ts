@@ -133,19 +133,24 @@ for (const [name, status, asked, reason, names] of refusals) {
 const committing = versionOf(1, { operation: "publish-1" });
 
 test("one write appends the version, moves head and clears the reservation", () => {
-  assert.deepEqual(judgeCommit({ ...held, pending }, "publish-1", committing, "registry/lab@x"), {
-    kind: "commit",
-    patch: {
-      head: { version: 1, digest: committing.digest, image: "registry/lab@x" },
-      versions: [genesis, committing],
-      pending: null,
+  assert.deepEqual(
+    judgeCommit({ ...held, pending }, { operation: "publish-1", version: committing, image: "registry/lab@x" }),
+    {
+      kind: "commit",
+      patch: {
+        head: { version: 1, digest: committing.digest, image: "registry/lab@x" },
+        versions: [genesis, committing],
+        pending: null,
+      },
     },
-  });
+  );
 });
 
 test("a second commit of the same operation changes nothing", () => {
   const status = { ...held, versions: [genesis, committing], head: headOf(committing) };
-  assert.deepEqual(judgeCommit(status, "publish-1", committing, "image"), { kind: "committed" });
+  assert.deepEqual(judgeCommit(status, { operation: "publish-1", version: committing, image: "image" }), {
+    kind: "committed",
+  });
 });
 
 const lost: [name: string, pending: WorldStatus["pending"]][] = [
@@ -156,7 +161,7 @@ const lost: [name: string, pending: WorldStatus["pending"]][] = [
 for (const [name, reservation] of lost) {
   test(`nothing is committed ${name}`, () => {
     const status = { ...held, ...(reservation ? { pending: reservation } : {}) };
-    const verdict = judgeCommit(status, "publish-1", committing, "image");
+    const verdict = judgeCommit(status, { operation: "publish-1", version: committing, image: "image" });
     assert.ok(verdict.kind === "refused");
     assert.equal(verdict.reason, "ReservationLost");
   });
@@ -178,7 +183,7 @@ test("a full list refuses the reservation by name: no version is dropped without
 test("a full list takes no commit either", () => {
   const next = versionOf(MOST_VERSIONS, { operation: "publish-1" });
   const status: WorldStatus = { ...held, versions: full, pending: { ...pending, version: MOST_VERSIONS } };
-  const verdict = judgeCommit(status, "publish-1", next, "image");
+  const verdict = judgeCommit(status, { operation: "publish-1", version: next, image: "image" });
   assert.ok(verdict.kind === "refused");
   assert.equal(verdict.reason, "TooManyVersions");
 });

@@ -116,9 +116,7 @@ export const REMEDY_FULL =
 /** One write appends the version, moves head and clears the reservation. */
 export function judgeCommit(
   status: WorldStatus,
-  operation: string,
-  version: WorldVersion,
-  image: string,
+  { operation, version, image }: { readonly operation: string; readonly version: WorldVersion; readonly image: string },
 ): CommitVerdict {
   const versions = status.versions ?? [];
   if (versions.some((known) => known.operation === operation)) return { kind: "committed" };

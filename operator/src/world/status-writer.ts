@@ -261,7 +261,7 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
       update<void>(
         ref,
         (world) => {
-          const verdict = judgeCommit(statusOf(world), request.operation, request.version, request.image);
+          const verdict = judgeCommit(statusOf(world), request);
           if (verdict.kind === "refused") throw new CommitRefused(verdict.message);
           if (verdict.kind === "committed") return { result: undefined };
           return {

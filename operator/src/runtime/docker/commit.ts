@@ -27,7 +27,7 @@ export async function commitContainer(
   }
   const labels = { [COMMIT_OF_LABEL]: containerId };
   try {
-    return { imageId: await images.commit(containerId, parseImageReference(localName), labels, signal) };
+    return { imageId: await images.commit(containerId, { name: parseImageReference(localName), labels }, signal) };
   } catch (error) {
     if (!(error instanceof EngineRefused)) throw error;
     throw new RuntimeError("CommitFailed", explainRefusal(error.message), { cause: error });

@@ -161,8 +161,8 @@ class DockerDriver implements RuntimeDriver {
     this.#own.remember(id, containerId);
     // One that has ended already, or was frozen by an earlier try, is returned as it is: the caller inspects.
     if (isRunning) {
-      const call = { command: "session", silenceMs: SESSION_SILENCE_MS } as const;
-      await this.#withHelper(id, call, (channel) => startSession(channel, { user }), signal);
+      const call = { id, command: "session", silenceMs: SESSION_SILENCE_MS } as const;
+      await this.#withHelper(call, (channel) => startSession(channel, { user }), signal);
       this.#warm.warm(containerId);
     }
     return id;
@@ -179,8 +179,8 @@ class DockerDriver implements RuntimeDriver {
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {
     const silenceMs = (request.timeoutMs ?? DEFAULT_EXEC_TIMEOUT_MS) + EXEC_GRACE_MS;
-    const call = { command: "exec", silenceMs } as const;
-    const record = await this.#withHelper(id, call, (channel) => runCommand(channel, request), signal);
+    const call = { id, command: "exec", silenceMs } as const;
+    const record = await this.#withHelper(call, (channel) => runCommand(channel, request), signal);
     // Where one command was run the next one is near.
     const container = this.#own.known(id);
     if (container !== undefined) this.#warm.warm(container);
@@ -192,18 +192,18 @@ class DockerDriver implements RuntimeDriver {
     path: Uint8Array,
     signal: AbortSignal,
   ): Promise<{ size: number; content: AsyncIterable<Uint8Array> }> {
-    const call = { command: "get", silenceMs: FILE_SILENCE_MS } as const;
-    return await this.#withHelper(id, call, (channel) => openFile(channel, path), signal);
+    const call = { id, command: "get", silenceMs: FILE_SILENCE_MS } as const;
+    return await this.#withHelper(call, (channel) => openFile(channel, path), signal);
   }
 
   async writeFile(id: string, write: FileWrite, signal: AbortSignal): Promise<void> {
-    const call = { command: "put", silenceMs: FILE_SILENCE_MS } as const;
-    await this.#withHelper(id, call, (channel) => storeFile(channel, write), signal);
+    const call = { id, command: "put", silenceMs: FILE_SILENCE_MS } as const;
+    await this.#withHelper(call, (channel) => storeFile(channel, write), signal);
   }
 
   async sync(id: string, signal: AbortSignal): Promise<void> {
-    const call = { command: "sync", silenceMs: SYNC_SILENCE_MS } as const;
-    await this.#withHelper(id, call, syncFiles, signal);
+    const call = { id, command: "sync", silenceMs: SYNC_SILENCE_MS } as const;
+    await this.#withHelper(call, syncFiles, signal);
   }
 
   async freeze(id: string, signal: AbortSignal): Promise<void> {
@@ -331,8 +331,7 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async #withHelper<T>(
-    id: string,
-    call: { command: HelperCommand; silenceMs: number },
+    { id, ...call }: { id: string; command: HelperCommand; silenceMs: number },
     talk: (channel: HelperChannel) => Promise<T>,
     signal: AbortSignal,
   ): Promise<T> {

@@ -87,8 +87,7 @@ export class Images {
   /** Commits without pausing: whether the tree stands still is the caller's decision. */
   async commit(
     container: string,
-    name: ImageReference,
-    labels: Readonly<Record<string, string>>,
+    { name, labels }: { readonly name: ImageReference; readonly labels: Readonly<Record<string, string>> },
     signal: AbortSignal,
   ): Promise<string> {
     const query = { container, repo: name.repository, tag: name.reference, pause: "false" };
