@@ -50,7 +50,7 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
         return await readPushed(registry, request, signal);
       } catch (error) {
         // Another commit has other bytes: an attempt that finds no capture makes one, as long as there is a container.
-        const isOver = await isSpoilt(registry.client, request.repository, error, signal);
+        const isOver = await isSpoilt({ client: registry.client, repository: request.repository }, error, signal);
         if (isOver && (await isStillThere(request, signal))) await this.forgetCapture(request, signal);
         throw error;
       }

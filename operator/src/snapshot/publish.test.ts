@@ -140,7 +140,7 @@ async function published(version = 7): Promise<{ registry: MemoryRegistry; clien
   }
   const manifest = manifestOfVersion({ ...facts, version }, { config, layers });
   registry.writes.length = 0;
-  const digest = await putVersion(client, REPOSITORY, { manifest, config }, signal);
+  const digest = await putVersion({ client, repository: REPOSITORY }, { manifest, config }, signal);
   return { registry, client, digest };
 }
 
@@ -152,7 +152,10 @@ test("a version is put as config first, then manifest by digest, and under no ta
 
 test("a version that is whole reads back as its manifest", async () => {
   const { client, digest } = await published();
-  assert.equal((await readBackVersion(client, REPOSITORY, digest, signal)).config.digest, digestOf(config));
+  assert.equal(
+    (await readBackVersion({ client, repository: REPOSITORY }, digest, signal)).config.digest,
+    digestOf(config),
+  );
 });
 
 const broken: [name: string, damage: (registry: MemoryRegistry, digest: Digest) => void, want: object][] = [
@@ -198,7 +201,7 @@ for (const [name, damage, want] of broken) {
   test(`a version whose ${name} is not proven`, async () => {
     const { registry, client, digest } = await published();
     damage(registry, digest);
-    await assert.rejects(readBackVersion(client, REPOSITORY, digest, signal), want);
+    await assert.rejects(readBackVersion({ client, repository: REPOSITORY }, digest, signal), want);
   });
 }
 
@@ -213,7 +216,7 @@ const plant = (registry: MemoryRegistry, tag: string): Digest => {
 test("a tag is free when nothing has it, or when it is ours already", async () => {
   const { registry, client, digest } = await published();
   const owner = (tag: { digest: Digest }) =>
-    ownerOfTag(client, REPOSITORY, { version: 7, worldUid: "world-uid", ...tag }, signal);
+    ownerOfTag({ client, repository: REPOSITORY }, { version: 7, worldUid: "world-uid", ...tag }, signal);
   assert.equal(await owner({ digest }), "Free");
   registry.tags.set("v7", digest);
   assert.equal(await owner({ digest }), "Free");
@@ -222,7 +225,8 @@ test("a tag is free when nothing has it, or when it is ours already", async () =
 test("another version of this World under the tag is newer than the status; any other image has only taken the tag", async () => {
   const { registry, client, digest } = await published();
   registry.tags.set("v7", digest);
-  const owner = (worldUid: string) => ownerOfTag(client, REPOSITORY, { version: 7, worldUid, digest: OTHER }, signal);
+  const owner = (worldUid: string) =>
+    ownerOfTag({ client, repository: REPOSITORY }, { version: 7, worldUid, digest: OTHER }, signal);
   assert.equal(await owner("world-uid"), "Newer");
   assert.equal(await owner("another-uid"), "Taken");
   registry.manifests.set(digest, new TextEncoder().encode('{"mediaType":"","layers":[]}'));
@@ -236,15 +240,15 @@ for (const code of failures) {
     registry.failing.set("v7", code);
     registry.writes.length = 0;
     const tag = { version: 7, digest, worldUid: "world-uid" };
-    await assert.rejects(ownerOfTag(client, REPOSITORY, tag, signal), { code });
-    await assert.rejects(repairTags(client, REPOSITORY, { version: 7, digest }, signal), { code });
+    await assert.rejects(ownerOfTag({ client, repository: REPOSITORY }, tag, signal), { code });
+    await assert.rejects(repairTags({ client, repository: REPOSITORY }, { version: 7, digest }, signal), { code });
     assert.deepEqual(registry.writes, []);
   });
   test(`a latest that cannot be read (${code}) is not moved`, async () => {
     const { registry, client, digest } = await published();
     registry.failing.set("latest", code);
     registry.writes.length = 0;
-    await assert.rejects(repairTags(client, REPOSITORY, { version: 7, digest }, signal), { code });
+    await assert.rejects(repairTags({ client, repository: REPOSITORY }, { version: 7, digest }, signal), { code });
     assert.deepEqual(registry.writes, []);
   });
 }
@@ -252,16 +256,16 @@ for (const code of failures) {
 test("missing tags are made, the version's first, with the bytes of the version", async () => {
   const { registry, client, digest } = await published();
   registry.writes.length = 0;
-  await repairTags(client, REPOSITORY, { version: 7, digest }, signal);
+  await repairTags({ client, repository: REPOSITORY }, { version: 7, digest }, signal);
   assert.deepEqual(registry.writes, ["tag v7", "tag latest"]);
   assert.deepEqual([registry.tags.get("v7"), registry.tags.get("latest")], [digest, digest]);
 });
 
 test("tags that are right are not written again", async () => {
   const { registry, client, digest } = await published();
-  await repairTags(client, REPOSITORY, { version: 7, digest }, signal);
+  await repairTags({ client, repository: REPOSITORY }, { version: 7, digest }, signal);
   registry.writes.length = 0;
-  await repairTags(client, REPOSITORY, { version: 7, digest }, signal);
+  await repairTags({ client, repository: REPOSITORY }, { version: 7, digest }, signal);
   assert.deepEqual(registry.writes, []);
 });
 
@@ -270,7 +274,7 @@ test("latest follows head; the version's tag is left alone", async () => {
   registry.tags.set("v7", digest);
   plant(registry, "latest");
   registry.writes.length = 0;
-  await repairTags(client, REPOSITORY, { version: 7, digest }, signal);
+  await repairTags({ client, repository: REPOSITORY }, { version: 7, digest }, signal);
   assert.deepEqual(registry.writes, ["tag latest"]);
 });
 
@@ -279,7 +283,7 @@ test("a version tag that names another digest is never overwritten, and latest d
   const theirs = plant(registry, "v7");
   const theirLatest = plant(registry, "latest");
   registry.writes.length = 0;
-  await assert.rejects(repairTags(client, REPOSITORY, { version: 7, digest }, signal), {
+  await assert.rejects(repairTags({ client, repository: REPOSITORY }, { version: 7, digest }, signal), {
     name: "PublicationError",
     code: "TagTaken",
   });
@@ -291,7 +295,9 @@ test("no tag is made for a version that is not in the registry", async () => {
   const { registry, client, digest } = await published();
   registry.manifests.delete(digest);
   registry.writes.length = 0;
-  await assert.rejects(repairTags(client, REPOSITORY, { version: 7, digest }, signal), { code: "NotFound" });
+  await assert.rejects(repairTags({ client, repository: REPOSITORY }, { version: 7, digest }, signal), {
+    code: "NotFound",
+  });
   assert.deepEqual(registry.writes, []);
 });
 
@@ -310,7 +316,7 @@ test("from any state of the tags: v<n> is ours or untouched afterwards, and late
         if (is === "silent") registry.failing.set(name, "Unavailable");
       }
       const before = registry.tags.get(tag);
-      const done = await repairTags(client, REPOSITORY, { version, digest }, signal).then(
+      const done = await repairTags({ client, repository: REPOSITORY }, { version, digest }, signal).then(
         () => true,
         () => false,
       );

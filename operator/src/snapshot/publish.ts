@@ -62,10 +62,15 @@ function layerMediaType(mediaType: string): string {
   }
 }
 
+/** Where the versions of a World, or images beside them, are put and read. */
+export interface RepositoryAccess {
+  readonly client: RegistryClient;
+  readonly repository: string;
+}
+
 /** Puts the config and then the manifest, by digest. Tags come after the commit. */
 export async function putVersion(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   version: { readonly manifest: Uint8Array; readonly config: Uint8Array },
   signal: AbortSignal,
 ): Promise<Digest> {
@@ -81,8 +86,7 @@ export async function putVersion(
 
 /** Proof that a version can be pulled: manifest and config by GET of their bytes, each layer by its ends and length. */
 export async function readBackVersion(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   digest: Digest,
   signal: AbortSignal,
 ): Promise<ImageManifest> {
@@ -105,8 +109,7 @@ export async function readBackVersion(
  * overwritten. `Newer`: another version of this World, which `World.status` has forgotten. A failure to read throws.
  */
 export async function ownerOfTag(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   tag: { readonly version: number; readonly digest: Digest; readonly worldUid: string },
   signal: AbortSignal,
 ): Promise<"Free" | "Taken" | "Newer"> {
@@ -137,12 +140,11 @@ export interface HeadProof {
 
 /** Reads head, by its tag when that is right. A failure to read throws; it is never "missing". */
 export async function proveHead(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   head: VersionPointer,
   signal: AbortSignal,
 ): Promise<HeadProof> {
-  const tagged = await digestOfTag(client, repository, versionTag(head.version), signal);
+  const tagged = await digestOfTag({ client, repository }, versionTag(head.version), signal);
   if (tagged === head.digest) return { manifest: "There", tagged };
   try {
     await client.getManifest(repository, head.digest, signal);
@@ -178,8 +180,7 @@ export interface TagFindings {
  * which tags exist; only those that are missing are looked at one by one. A listing failure throws; it is never "empty".
  */
 export async function repairLineageTags(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   lineage: TaggedLineage,
   signal: AbortSignal,
 ): Promise<TagFindings> {
@@ -191,15 +192,14 @@ export async function repairLineageTags(
     const isHead = version.digest === head.digest && version.version === head.version;
     if (isHead ? proof.tagged === head.digest : listed.has(versionTag(version.version))) continue;
     const tag = versionTag(version.version);
-    const outcome = await createTag(client, repository, { tag, digest: version.digest }, signal);
+    const outcome = await createTag({ client, repository }, { tag, digest: version.digest }, signal);
     if (outcome.kind === "taken") taken.push({ ...version, holder: outcome.holder });
     if (outcome.kind === "lost") lost.push(version);
   }
   const isHeadTagged = ![...taken, ...lost].some((version) => version.version === head.version);
   if (isHeadTagged) {
     await moveLatest(
-      client,
-      repository,
+      { client, repository },
       { ...head, isHead: async () => (await lineage.readHead()) === head.digest },
       signal,
     );
@@ -211,12 +211,11 @@ export type TagOutcome = { kind: "tagged" } | { kind: "taken"; holder: Digest } 
 
 /** A tag is only ever created. `taken`: it names another digest. `lost`: the digest's manifest cannot be read. */
 export async function createTag(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   { tag, digest }: { readonly tag: string; readonly digest: Digest },
   signal: AbortSignal,
 ): Promise<TagOutcome> {
-  const holder = await digestOfTag(client, repository, tag, signal);
+  const holder = await digestOfTag({ client, repository }, tag, signal);
   if (holder === digest) return { kind: "tagged" };
   if (holder !== undefined) return { kind: "taken", holder };
   try {
@@ -236,12 +235,11 @@ interface TaggedHead extends VersionPointer {
 }
 
 async function moveLatest(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   head: TaggedHead,
   signal: AbortSignal,
 ): Promise<void> {
-  if ((await digestOfTag(client, repository, "latest", signal)) === head.digest) return;
+  if ((await digestOfTag({ client, repository }, "latest", signal)) === head.digest) return;
   const { bytes, mediaType } = await client.getManifest(repository, head.digest, signal);
   if (head.isHead && !(await head.isHead())) return;
   await client.putManifest(repository, "latest", { mediaType, bytes }, signal);
@@ -252,15 +250,14 @@ async function moveLatest(
  * Throws `TagTaken` when `v<n>` names another digest.
  */
 export async function repairTags(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   head: TaggedHead,
   signal: AbortSignal,
 ): Promise<void> {
   const tag = versionTag(head.version);
   const [tagged, latest] = await Promise.all([
-    digestOfTag(client, repository, tag, signal),
-    digestOfTag(client, repository, "latest", signal),
+    digestOfTag({ client, repository }, tag, signal),
+    digestOfTag({ client, repository }, "latest", signal),
   ]);
   if (tagged !== undefined && tagged !== head.digest) {
     throw new PublicationError(
@@ -276,8 +273,7 @@ export async function repairTags(
 }
 
 async function digestOfTag(
-  client: RegistryClient,
-  repository: string,
+  { client, repository }: RepositoryAccess,
   tag: string,
   signal: AbortSignal,
 ): Promise<Digest | undefined> {

@@ -7,8 +7,7 @@ import { RegistryError } from "../registry/errors.ts";
 
 /** Whether it is the manifest that could not be read, and not the registry that is away: `error` is what a read of it threw. */
 export async function isSpoilt(
-  client: Pick<RegistryClient, "listTags">,
-  repository: string,
+  { client, repository }: { readonly client: Pick<RegistryClient, "listTags">; readonly repository: string },
   error: unknown,
   signal: AbortSignal,
 ): Promise<boolean> {

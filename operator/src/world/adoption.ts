@@ -114,7 +114,7 @@ async function copyVersions(
     else if (isHead) throw damagedHead(version, outcome);
     else damaged.push(version);
   }
-  await explainDamage(lineage.head, () => readBackVersion(client, to, lineage.head.digest, signal));
+  await explainDamage(lineage.head, () => readBackVersion({ client, repository: to }, lineage.head.digest, signal));
   await putTag(scope, { to, tag: "latest", digest: lineage.head.digest });
   return { copied, damaged };
 }

@@ -88,8 +88,8 @@ async function publishGenesis(
     );
     const digest = await explainOwnRegistryErrors("publishing version 0", async () => {
       const content = { manifest, config: genesis.config };
-      const put = await putVersion(registry.client, genesis.repository, content, signal);
-      await readBackVersion(registry.client, genesis.repository, put, signal);
+      const put = await putVersion({ client: registry.client, repository: genesis.repository }, content, signal);
+      await readBackVersion({ client: registry.client, repository: genesis.repository }, put, signal);
       return put;
     });
     await writer.commit(

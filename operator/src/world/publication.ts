@@ -72,8 +72,7 @@ export async function publishVersion(context: PublicationContext, publication: P
   }
   const { content, manifest, version } = reservation.draft;
   const digest = await putVersion(
-    registry.client,
-    publication.repository,
+    { client: registry.client, repository: publication.repository },
     { manifest, config: content.config },
     signal,
   );
@@ -98,9 +97,9 @@ async function readBack(context: PublicationContext, publication: Publication, d
   const { worldWriter, registry, signal } = context;
   const { world, operation, repository } = publication;
   try {
-    await readBackVersion(registry.client, repository, digest, signal);
+    await readBackVersion({ client: registry.client, repository }, digest, signal);
   } catch (error) {
-    if (await isSpoilt(registry.client, repository, error, signal)) {
+    if (await isSpoilt({ client: registry.client, repository }, error, signal)) {
       await worldWriter.abandon(world, operation, signal);
     }
     throw error;
@@ -116,7 +115,7 @@ async function tag(
   // A retry may find its version committed long ago: `latest` does not move back to it.
   const isHead = async () => (await worldWriter.read(world, signal)).status?.head?.digest === head.digest;
   try {
-    await repairTags(registry.client, repository, { ...head, isHead }, signal);
+    await repairTags({ client: registry.client, repository }, { ...head, isHead }, signal);
   } catch (error) {
     if (!(error instanceof RegistryError) && !(error instanceof PublicationError)) throw error;
     log.warn({ err: error, repository, ...head }, "a version could not be tagged; the World's passes try again");
@@ -159,7 +158,7 @@ async function reserveFreeNumber(
     if (verdict.kind === "refused") throw new Waiting(verdict.reason, { message: verdict.message, afterMs: 15_000 });
     const draft = await draftVersion(context, publication, verdict.pending);
     const tag = { version: verdict.pending.version, digest: draft.version.digest, worldUid: world.uid };
-    const owner = await ownerOfTag(registry.client, repository, tag, signal);
+    const owner = await ownerOfTag({ client: registry.client, repository }, tag, signal);
     if (owner === "Free") return { kind: "drafted", draft };
     if (owner === "Newer") throw forgottenVersion(verdict.pending.version);
     await worldWriter.abandon(world, operation, signal);
@@ -187,7 +186,7 @@ async function draftVersion(
   if (!bootedFrom || !genesis) {
     throw new PublicationError("LineageUnreadable", `status of World ${world.metadata.name} names no genesis`);
   }
-  const booted = await readBackVersion(registry.client, repository, bootedFrom, signal);
+  const booted = await readBackVersion({ client: registry.client, repository }, bootedFrom, signal);
   const config = configOfVersion({
     baseConfig: await registry.client.getBlob(repository, booted.config.digest, signal),
     diffIds: uploaded.diffIds,

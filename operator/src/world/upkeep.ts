@@ -27,7 +27,11 @@ export async function repairTags(scope: WorldScope): Promise<PhaseResult> {
   let proof: HeadProof;
   try {
     const { registry } = scope.dependencies;
-    proof = await proveHead(registry.client, repositoryInRegistry(scope), head, scope.context.signal);
+    proof = await proveHead(
+      { client: registry.client, repository: repositoryInRegistry(scope) },
+      head,
+      scope.context.signal,
+    );
   } catch (error) {
     // A World stays bootable while its registry cannot be asked: say so, and look again in the next pass.
     if (!(error instanceof RegistryError)) throw error;
@@ -65,8 +69,7 @@ async function repairAllTags(scope: WorldScope, found: { head: VersionPointer; p
   const repository = repositoryInRegistry(scope);
   try {
     const { taken, lost } = await repairLineageTags(
-      registry.client,
-      repository,
+      { client: registry.client, repository },
       {
         ...found,
         tags: scope.tags,

@@ -29,10 +29,10 @@ export async function exportRescue(scope: WorldScope, rescue: WorldRescue): Prom
   const { layers, diffIds } = await uploadWork(scope, rescue);
   const config = configOfVersion({ baseConfig: await baseConfig(scope, rescue), diffIds, createdAt: rescue.since });
   const manifest = manifestOfVersion(factsOf(scope, rescue), { config, layers });
-  const digest = await putVersion(registry.client, repository, { manifest, config }, signal);
-  await readBackVersion(registry.client, repository, digest, signal);
+  const digest = await putVersion({ client: registry.client, repository }, { manifest, config }, signal);
+  await readBackVersion({ client: registry.client, repository }, digest, signal);
   const tag = rescueTag(operation);
-  const tagged = await createTag(registry.client, repository, { tag, digest }, signal);
+  const tagged = await createTag({ client: registry.client, repository }, { tag, digest }, signal);
   if (tagged.kind !== "tagged") {
     throw new PublicationError("TagTaken", `${repository}:${tag} does not name ${digest}; it is not overwritten`);
   }
@@ -46,7 +46,7 @@ async function baseConfig(scope: WorldScope, { bootedFrom, base }: WorldRescue):
   const repository = repositoryInRegistry(scope);
   const booted = bootedFrom ?? base ?? statusOf(scope.world).versions?.[0]?.digest;
   if (booted === undefined) throw new PublicationError("LineageUnreadable", "the World's status names no version");
-  const { config } = await readBackVersion(registry.client, repository, booted, signal);
+  const { config } = await readBackVersion({ client: registry.client, repository }, booted, signal);
   return registry.client.getBlob(repository, config.digest, signal);
 }
 
