@@ -4,8 +4,11 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { startOperator } from "../../../hack/parts/operator.ts";
+import { eventually } from "../../kit/index.ts";
 import { Stage } from "../../kit/stage.ts";
 
+/** Events and status of the last change are on their way for less than this. */
+const QUIET_MS = 3_000;
 /** Longer than every period of the controllers but the ten-minute sweep: probes 30 s, looks at containers 30 s. */
 const REST_MS = 60_000;
 const ENDS = ["run", "sleep", "close"] as const;
@@ -27,12 +30,17 @@ test("twelve Worlds with running, hibernated and closed Sandboxes, and the Runti
       if (end === "close") await stage.close(sandbox);
     }),
   );
-  // Events and status of the last change are on their way for a moment.
-  await sleep(3_000);
+  const written = async () => operatorsWrites(await readFile(stage.auditLogPath, "utf8"));
+  const newest = async () => Math.max(0, ...(await written()).map(({ at }) => at));
+  await eventually(async () => Date.now() - (await newest()) > QUIET_MS, {
+    timeoutMs: 60_000,
+    intervalMs: 500,
+    what: "the operator has written what the last change needs",
+  });
   const from = Date.now();
   // This measures a time span of the world outside; there is no condition to wait for.
   await sleep(REST_MS);
-  const writes = operatorsWrites(await readFile(stage.auditLogPath, "utf8"));
+  const writes = await written();
   const before = writes.filter(({ at }) => at < from);
   const during = writes.filter(({ at }) => at >= from);
 

@@ -15,8 +15,11 @@ before(async () => {
 });
 after(() => cluster[Symbol.asyncDispose]());
 
-/** As replica.ts has it. */
 const LEASE_MS = 2_000;
+/** The leader ceases when it could not renew for two thirds of it: so much earlier than its lease ends it may have been last seen. */
+const RENEW_DEADLINE_MS = (LEASE_MS * 2) / 3;
+/** Nobody who waits for this to run out leads within a test. */
+const LONG_LEASE_MS = 60_000;
 
 interface Replica extends AsyncDisposable {
   readonly name: string;
@@ -27,9 +30,13 @@ interface Replica extends AsyncDisposable {
   ended(): Promise<void>;
 }
 
-function replica(it: Rig, name: string, server = it.proxy.url): Replica {
+function replica(
+  it: Rig,
+  name: string,
+  { server = it.proxy.url, leaseMs = LEASE_MS }: { server?: string; leaseMs?: number } = {},
+): Replica {
   const script = fileURLToPath(new URL("./replica.ts", import.meta.url));
-  const child = spawn(process.execPath, [script, it.credentials, server, it.namespace, name], {
+  const child = spawn(process.execPath, [script, it.credentials, server, it.namespace, name, `${leaseMs}`], {
     stdio: ["ignore", "pipe", "inherit"],
   });
   const led: bigint[] = [];
@@ -84,6 +91,10 @@ test("killing the leader hands over when its lease is over, and never are there 
   assertDisjoint(leader, other);
   const handover = milliseconds(leader.led.at(-1), other.led[0]);
   t.diagnostic(`handover after SIGKILL with a lease of ${LEASE_MS} ms: ${handover} ms`);
+  assert.ok(
+    handover > LEASE_MS - RENEW_DEADLINE_MS,
+    `the lease was taken over after ${handover} ms, before it was over`,
+  );
   assert.ok(handover < 3 * LEASE_MS, `nobody led for ${handover} ms`);
   const lease = await it.direct.resource<Lease>(LEASES).get({ namespace: it.namespace, name: "leader" }, { signal });
   assert.match(lease.spec?.holderIdentity ?? "", new RegExp(`^${other.name}_`));
@@ -92,8 +103,8 @@ test("killing the leader hands over when its lease is over, and never are there 
 
 test("an orderly stop hands over without waiting for the lease", async (t) => {
   await using it = await rig(cluster);
-  await using a = replica(it, "a");
-  await using b = replica(it, "b");
+  await using a = replica(it, "a", { leaseMs: LONG_LEASE_MS });
+  await using b = replica(it, "b", { leaseMs: LONG_LEASE_MS });
   const [leader, other] = await whoLeads([a, b]);
   leader.end("SIGTERM");
   await leader.ended();
@@ -101,8 +112,8 @@ test("an orderly stop hands over without waiting for the lease", async (t) => {
   await eventually(() => other.led.length > 0, { what: "the other leads" });
   assertDisjoint(leader, other);
   const handover = milliseconds(leader.led.at(-1), other.led[0]);
-  t.diagnostic(`handover after SIGTERM: ${handover} ms`);
-  assert.ok(handover < 3 * LEASE_MS, `nobody led for ${handover} ms`);
+  t.diagnostic(`handover after SIGTERM with a lease of ${LONG_LEASE_MS} ms: ${handover} ms`);
+  assert.ok(handover < LONG_LEASE_MS / 6, `nobody led for ${handover} ms`);
 });
 
 test("a leader cut off from the API server ceases before the other begins", async () => {
@@ -117,7 +128,7 @@ test("a leader cut off from the API server ceases before the other begins", asyn
   });
   // Both proxies are trusted: a CA file may hold several.
   await setCredential(it, "ca.crt", `${await credential(it, "ca.crt")}${identity.caPem}`);
-  await using cut = replica(it, "cut", line.url);
+  await using cut = replica(it, "cut", { server: line.url });
   await eventually(() => cut.led.length > 0, { what: "the first leads" });
   await using other = replica(it, "other");
   // The connection stays open, and nothing comes: only its own clock can tell the leader.

@@ -1,17 +1,18 @@
 // One replica for election.test.ts, as a process of its own so that it can be killed: competes for a lease and writes one line
-// per moment in which it believes to lead. Arguments: credentials folder, server, namespace, name.
+// per moment in which it believes to lead. Arguments: credentials folder, server, namespace, name, duration of the lease in
+// milliseconds.
 import { createKubeClient } from "../../../operator/src/kube/client.ts";
 import { LEASES } from "../../../operator/src/kube/resource-types.ts";
 import { systemClock } from "../../../operator/src/reconciler/clock.ts";
 import { LeaderElector, type Lease } from "../../../operator/src/reconciler/lease.ts";
 
-const [directory = "", server = "", namespace = "", name = ""] = process.argv.slice(2);
+const [directory = "", server = "", namespace = "", name = "", leaseMs = ""] = process.argv.slice(2);
 const client = createKubeClient({ source: { kind: "serviceAccount", server, directory } });
 const elector = new LeaderElector({
   client: client.resource<Lease>(LEASES),
   lease: { namespace, name: "leader" },
   identity: name,
-  leaseDurationMs: 2_000,
+  leaseDurationMs: Number(leaseMs),
   retryMs: 200,
 });
 const stop = new AbortController();
