@@ -48,6 +48,7 @@ export {
   SANDBOXES,
   type Sandbox,
   type SandboxCompute,
+  type SandboxEnding,
   type SandboxOperation,
   type SandboxPhase,
   type SandboxRequest,

@@ -264,6 +264,10 @@ const endingSchema = z.object({
     })
     .exactOptional()
     .describe("The rescue that its work is in; set with `Rescued`."),
+  failedBoots: count()
+    .exactOptional()
+    .describe("How many boots in a row were given up because they were not Ready in time; absent when this one was."),
+  retryAt: time().exactOptional().describe("When a boot that was not Ready in time is tried again."),
 });
 
 const computeSchema = z.object({
@@ -271,6 +275,10 @@ const computeSchema = z.object({
   host: word(63).describe("Name of the host in the Runtime."),
   id: word(256).describe("Id of the container on that host."),
   boot: count().describe("The boot it belongs to."),
+  bootDeadlineAt: time()
+    .exactOptional()
+    .describe("When the boot is given up unless it is Ready; a pause later it is tried again."),
+  failedBoots: count().exactOptional().describe("How many boots in a row before this one were given up."),
   provisionedAt: time().exactOptional().describe("When the container was first seen to answer; absent until then."),
   engine: word(128)
     .exactOptional()
@@ -351,6 +359,7 @@ export type SandboxStatus = z.infer<typeof sandboxStatusSchema>;
 export type Sandbox = z.infer<typeof sandboxSchema>;
 export type NewSandbox = z.input<typeof newSandboxSchema>;
 export type SandboxPhase = (typeof SANDBOX_PHASES)[number];
+export type SandboxEnding = z.infer<typeof endingSchema>;
 export type SandboxCompute = z.infer<typeof computeSchema>;
 export type SandboxOperation = z.infer<typeof operationSchema>;
 export type SandboxRequest = z.infer<typeof requestSchema>;

@@ -98,6 +98,9 @@ const limitsSchema = z.strictObject({
   rescueAfterSeconds: seconds(600).describe(
     "A session whose end could not be published for this long becomes a rescue: the stopped container is kept for the Runtime's `rescueSeconds`, and the World tries again.",
   ),
+  bootDeadlineSeconds: seconds(900).describe(
+    "A boot that is not Ready after this long, because its image cannot be pulled, say, lets go of World and slot, and is tried again after a pause of 1 min to 1 h.",
+  ),
   workers: z.int().min(1).max(256).default(16).describe("Sandboxes worked on at once, and as many Worlds."),
   drainSeconds: seconds(20).describe("How long an orderly stop waits for passes that run."),
 });

@@ -244,6 +244,7 @@ function makeControllers(
         log,
         limits: {
           deletionDeadlineMs: config.limits.deletionDeadlineSeconds * 1000,
+          bootDeadlineMs: config.limits.bootDeadlineSeconds * 1000,
           rescueAfterMs: config.limits.rescueAfterSeconds * 1000,
         },
       }),

@@ -5,7 +5,8 @@
  */
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { hostLostAt } from "../runtime/host-loss.ts";
-import { isoNow, recordProgress } from "./record.ts";
+import { isBootOverdue } from "./boot-limit.ts";
+import { demandSameBoot, isoNow, recordProgress } from "./record.ts";
 import { rescue } from "./rescue.ts";
 import type { SandboxScope } from "./scope.ts";
 
@@ -16,11 +17,23 @@ export async function watchHost(scope: SandboxScope): Promise<PhaseResult> {
   const { hostProblem } = scope;
   if ((hostProblem !== undefined) !== (compute.unreachableAt !== undefined)) await recordReach(scope);
   if (hostProblem === undefined) return CONTINUE;
+  if (await giveBootUp(scope, hostProblem)) return CONTINUE;
   const { unreachableAt } = scope.sandbox.status?.compute ?? {};
   const lostAt = hostLostAt(unreachableAt, scope.dependencies.runtimes.get(compute.runtime));
   if (lostAt === undefined || scope.context.clock.now() < lostAt) return CONTINUE;
   await rescue(scope, `no answer since ${unreachableAt}: ${hostProblem}`, "HostLost");
   return CONTINUE;
+}
+
+/** A boot that was never Ready has no work to wait for: its container, if there is one, is left to the sweep. */
+async function giveBootUp(scope: SandboxScope, hostProblem: string): Promise<boolean> {
+  const isOverdue = () => isBootOverdue(scope.sandbox.status, scope.context.clock.now());
+  if (!isOverdue()) return false;
+  // The cache may not show that it was Ready.
+  await demandSameBoot(scope);
+  if (!isOverdue()) return false;
+  await rescue(scope, `HostUnreachable: ${hostProblem}`);
+  return true;
 }
 
 async function recordReach(scope: SandboxScope): Promise<void> {

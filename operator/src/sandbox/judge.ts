@@ -5,6 +5,7 @@
 import type { Sandbox, SandboxOperation, SandboxRequest } from "@agentworlds/crds";
 import type { ObservedCompute } from "../runtime/contract.ts";
 import type { Drain } from "../runtime/drain.ts";
+import { BOOT_TIMED_OUT, isBootOverdue } from "./boot-limit.ts";
 import { judgeDeadline } from "./deadline.ts";
 
 /** Why a session ends. Becomes the version's `reason` and the condition's. */
@@ -18,6 +19,7 @@ export type EndReason =
   | "RuntimeDeleted"
   | "RuntimeCordoned"
   | "ContainerExited"
+  | "BootTimedOut"
   | "OutOfMemory";
 
 export type SessionGoal =
@@ -27,8 +29,11 @@ export type SessionGoal =
   | { readonly kind: "asleep" }
   /** Nothing runs; a close was asked for. */
   | { readonly kind: "closeAsleep"; readonly request: SandboxRequest }
-  /** Nothing runs and the session is wanted: take hold and slot, then boot. `wakes` are answered by the boot. */
-  | { readonly kind: "boot"; readonly wakes: readonly SandboxRequest[] }
+  /**
+   * Nothing runs and the session is wanted: take hold and slot, then boot. `wakes` are answered by the boot. `notBefore`: the
+   * boot before was given up, and this is when it is tried again.
+   */
+  | { readonly kind: "boot"; readonly wakes: readonly SandboxRequest[]; readonly notBefore?: string }
   /** Compute exists and should; Ready may still have to be reached. */
   | { readonly kind: "run" }
   /** A snapshot of the running session is asked for, or under way. */
@@ -76,7 +81,9 @@ function judgeWithoutCompute(sandbox: Sandbox): SessionGoal {
   const wakes = openRequests(sandbox, "Touch");
   const neverBooted = (sandbox.status?.boot ?? 0) === 0;
   const modeTurned = sandbox.status?.observedMode === "Hibernated";
-  return neverBooted || modeTurned || wakes.length > 0 ? { kind: "boot", wakes } : { kind: "asleep" };
+  if (neverBooted || modeTurned || wakes.length > 0) return { kind: "boot", wakes };
+  const notBefore = sandbox.status?.lastEnding?.retryAt;
+  return notBefore === undefined ? { kind: "asleep" } : { kind: "boot", wakes, notBefore };
 }
 
 function judgeWithCompute({ sandbox, observed, worldEnding, drain, savesNothing, now }: JudgeInput): SessionGoal {
@@ -117,6 +124,7 @@ function judgeWithCompute({ sandbox, observed, worldEnding, drain, savesNothing,
   if (observed?.state === "Exited" && provisioned) {
     return end("Hibernate", observed.outOfMemory ? "OutOfMemory" : "ContainerExited");
   }
+  if (isBootOverdue(status, now)) return end("Hibernate", BOOT_TIMED_OUT);
   if (drain && now >= drain.at) return end("Hibernate", drain.reason);
   const deadline = judgeDeadline(
     { expiresAt: epoch(status.expiresAt), lifetimeEndsAt: epoch(status.lifetimeEndsAt) },

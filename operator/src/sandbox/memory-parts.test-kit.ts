@@ -123,7 +123,7 @@ export async function memoryParts(options: {
     admission: desk,
     announce: ({ kind }, event) => void events.push({ kind, ...event }),
     log: silentLog,
-    limits: { deletionDeadlineMs: 600_000, rescueAfterMs: 600_000 },
+    limits: { deletionDeadlineMs: 600_000, rescueAfterMs: 600_000, bootDeadlineMs: 900_000 },
   });
   const desk = new AdmissionDesk();
   const sourceLogin = { username: "source", password: "of the source" };

@@ -20,6 +20,7 @@ import { captureName } from "../snapshot/docker-commit.ts";
 import type { PublishedVersion } from "../world/publication.ts";
 import { asWorldRescue } from "../world/rescue/adopt.ts";
 import { WorldGone } from "../world/status-writer.ts";
+import { failedBoot, isBootOverdue } from "./boot-limit.ts";
 import { isPastCapture, openRequests } from "./judge.ts";
 import { causeOf, versionReasonOf } from "./operation.ts";
 import { committedBy, publishedFields } from "./publish-operation.ts";
@@ -217,7 +218,9 @@ function endedFields(scope: SandboxScope, ended: Ended): SandboxStatusPatch {
   const { sandbox } = scope;
   const { operation } = sandbox.status ?? {};
   const at = isoNow(scope);
-  const isClosed = operation?.verb === "Close" || sandbox.spec.image !== undefined;
+  const now = scope.context.clock.now();
+  const isGivenUp = operation?.verb !== "Close" && remains.kind === "nothing" && isBootOverdue(sandbox.status, now);
+  const isClosed = operation?.verb === "Close" || (sandbox.spec.image !== undefined && !isGivenUp);
   const { outcome, message } = describeEnd(ended);
   const published = remains.kind === "published" ? remains.version : undefined;
   const last = published ?? lastVersion(sandbox);
@@ -243,6 +246,7 @@ function endedFields(scope: SandboxScope, ended: Ended): SandboxStatusPatch {
       ...(remains.kind === "work" && record.expiresAt !== undefined
         ? { rescue: { operation: record.operation, expiresAt: record.expiresAt } }
         : {}),
+      ...(isGivenUp ? failedBoot(sandbox.status, now) : {}),
     },
     ...(requests.length > 0 ? { requests } : {}),
     ...(isClosed ? { closed: { ...(last ? pointerTo(last) : {}), at } } : {}),

@@ -44,6 +44,8 @@ export interface SandboxLimits {
   readonly deletionDeadlineMs: number;
   /** An ending that keeps failing becomes a rescue after this. Default 10 min. */
   readonly rescueAfterMs: number;
+  /** A boot that is not Ready after this is given up, and tried again after a pause. Default 15 min. */
+  readonly bootDeadlineMs: number;
 }
 
 /** Everything one pass over a Sandbox knows. Filled front to back; a phase relies only on what earlier phases set. */

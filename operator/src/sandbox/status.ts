@@ -61,7 +61,8 @@ function stateOf(sandbox: Sandbox, { failure, explained }: Failed): SessionState
   const neverBooted = (status?.boot ?? 0) === 0;
   const wakes = status?.requests?.some((request) => request.verb === "Touch" && request.result === undefined);
   const modeTurned = status?.observedMode === "Hibernated" && spec.mode === "Running";
-  const wanted = spec.mode === "Running" && (neverBooted || wakes || modeTurned);
+  const isTriedAgain = status?.lastEnding?.retryAt !== undefined;
+  const wanted = spec.mode === "Running" && (neverBooted || wakes || modeTurned || isTriedAgain);
   return wanted || (explained && spec.mode === "Running" && neverBooted) ? "wanted" : "asleep";
 }
 

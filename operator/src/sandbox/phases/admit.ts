@@ -30,6 +30,7 @@ import { writingSessions } from "../../world/sessions.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
+import { BOOT_TIMED_OUT, bootLimit, isFirstBoot } from "../boot-limit.ts";
 import { headBehind, isFull, layersOf, requireAvailableHead, requireNewestHead, requireRoom } from "../boot-source.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent } from "../record.ts";
@@ -48,12 +49,25 @@ interface BootPlan {
 
 export async function admit(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.goal.kind !== "boot") return CONTINUE;
+  const { wakes, notBefore } = scope.goal;
   try {
-    return await admitOrThrow(scope, scope.goal.wakes);
+    if (notBefore !== undefined) pauseUntil(scope, notBefore);
+    return await admitOrThrow(scope, wakes);
   } catch (error) {
     await letGoUnlessBooted(scope, error);
     throw error;
   }
+}
+
+/** After a boot that was given up. A touch does not wait for the pause to be over. */
+function pauseUntil({ sandbox, context }: SandboxScope, notBefore: string): void {
+  const afterMs = Date.parse(notBefore) - context.clock.now();
+  if (afterMs <= 0) return;
+  throw new Waiting(BOOT_TIMED_OUT, {
+    message: sandbox.status?.lastEnding?.message ?? "the boot before was given up",
+    remediation: `it is tried again at ${notBefore}; touch the Sandbox to try at once`,
+    afterMs,
+  });
 }
 
 const withoutRescues = ({ sandbox }: SandboxScope): string => {
@@ -164,8 +178,7 @@ async function requireRuntime(scope: SandboxScope, world: World | undefined): Pr
 
 function versionOf(scope: SandboxScope, world: World): VersionPointer {
   const status = statusOf(world);
-  const firstBoot = (scope.sandbox.status?.boot ?? 0) === 0;
-  const wanted = firstBoot ? scope.sandbox.spec.world?.version : undefined;
+  const wanted = isFirstBoot(scope.sandbox.status ?? {}) ? scope.sandbox.spec.world?.version : undefined;
   const found = versionToBoot(status, wanted);
   if (!found) {
     throw new Terminal("VersionNotFound", {
@@ -278,6 +291,7 @@ async function takeHoldAndSlot(
         host,
         id: computeName({ sandboxUid: uid, boot }),
         boot,
+        ...bootLimit(scope.sandbox.status ?? {}, scope.context.clock.now(), scope.dependencies.limits.bootDeadlineMs),
         saves: savesVersions(scope, from) ? "Versions" : "Nothing",
         ...longestTtl(wakes),
       },

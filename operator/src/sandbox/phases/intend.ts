@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { Sandbox, SandboxOperation, SandboxRequest, SandboxRequestResult } from "@agentworlds/crds";
 import { askedBy } from "../../world/creator.ts";
 import type { PublishedVersion } from "../../world/publication.ts";
+import { BOOT_TIMED_OUT, whyNotReady } from "../boot-limit.ts";
 import { dropCapture } from "../capture.ts";
 import { openRequests, type SessionGoal } from "../judge.ts";
 import { causeOf, SNAPSHOT_REQUESTED } from "../operation.ts";
@@ -47,6 +48,7 @@ async function recordOperation(
     outcome: goal.kind === "end" && goal.discard ? "Discard" : "Snapshot",
     since: isoNow(scope),
     attempts: 0,
+    ...(goal.kind === "end" && goal.reason === BOOT_TIMED_OUT ? { lastError: whyNotReady(scope.sandbox.status) } : {}),
     ...(current ? { supersedes: current.id } : {}),
     ...(request ? { request: request.id, causedBy: askedBy(request.user, scope.sandbox) } : {}),
     ...(description === undefined ? {} : { description }),

@@ -1,11 +1,13 @@
 /** Compute exists, exactly once, and answers; then the clock starts. */
-import { quantityToBytes, quantityToCpus, type SandboxStatus } from "@agentworlds/crds";
+import { quantityToBytes, quantityToCpus, type SandboxCompute, type SandboxStatus } from "@agentworlds/crds";
+import { startDeadline as startTimer } from "../../reconciler/deadline.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
 import type { ComputeSpec, ObservedCompute, RuntimeDriver } from "../../runtime/contract.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
+import { bootLimit, bootMsLeft } from "../boot-limit.ts";
 import { mendDeadline, sessionDurations, startDeadline } from "../deadline.ts";
 import { epoch } from "../judge.ts";
 import { BootOvertaken, demandSameBoot, recordProgress } from "../record.ts";
@@ -20,17 +22,46 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
     await mendClock(scope);
     return thawLeftover(scope);
   }
-  const { driverFor } = scope.dependencies;
-  const { signal } = scope.context;
-  const engine = await explainRuntimeErrors(async () => {
-    scope.driver = await driverFor(compute.runtime, compute.host, signal);
-    const spec = { ...computeSpec(scope), ...(await pullCredentials(scope)) };
-    await scope.driver.pull(spec.image, spec.pullCredentials, signal);
-    await bringUp(scope, { driver: scope.driver, spec });
-    return scope.driver.identity(signal);
-  });
+  await mendBootLimit(scope);
+  const engine = await explainRuntimeErrors(() => makeCompute(scope, compute));
   await startClock(scope, { boot: compute.boot, engine });
   return CONTINUE;
+}
+
+/** Returns the id of the engine that has it. */
+async function makeCompute(scope: SandboxScope, { runtime, host }: SandboxCompute): Promise<string> {
+  const { signal } = scope.context;
+  scope.driver = await scope.dependencies.driverFor(runtime, host, signal);
+  const spec = { ...computeSpec(scope), ...(await pullCredentials(scope)) };
+  await pullInTime(scope, { driver: scope.driver, spec });
+  await bringUp(scope, { driver: scope.driver, spec });
+  return scope.driver.identity(signal);
+}
+
+/** The one step that may take as long as it likes: a pull that hangs would outlive the boot's limit. */
+async function pullInTime(scope: SandboxScope, { driver, spec }: { driver: RuntimeDriver; spec: ComputeSpec }) {
+  const { clock, signal } = scope.context;
+  const milliseconds = Math.max(
+    0,
+    bootMsLeft(scope.sandbox.status, clock.now()) ?? scope.dependencies.limits.bootDeadlineMs,
+  );
+  using limit = startTimer({ clock, milliseconds, parent: signal });
+  try {
+    await driver.pull(spec.image, spec.pullCredentials, limit.signal);
+  } catch (error) {
+    if (!limit.expired) throw error;
+    throw new RuntimeError("ImageUnavailable", `the pull of ${spec.image} did not end in time`, { cause: error });
+  }
+}
+
+/** One that is found again, or that an older operator began, has as long as a new one. */
+async function mendBootLimit(scope: SandboxScope): Promise<void> {
+  const { context, dependencies } = scope;
+  await recordProgress(scope, ({ status }) => {
+    if (!status.compute || status.compute.bootDeadlineAt !== undefined) return undefined;
+    const { bootDeadlineAt } = bootLimit({}, context.clock.now(), dependencies.limits.bootDeadlineMs);
+    return { compute: { ...status.compute, ...(bootDeadlineAt === undefined ? {} : { bootDeadlineAt }) } };
+  });
 }
 
 /**

@@ -7,6 +7,7 @@ import { CONTINUE, type PhaseResult, requeueAfter } from "../../reconciler/recon
 import { SANDBOX_FINALIZER } from "../../runtime/open-boot.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import type { PublishedVersion } from "../../world/publication.ts";
+import { BOOT_TIMED_OUT, failedBoot } from "../boot-limit.ts";
 import { dropCapture } from "../capture.ts";
 import { letGoOfWorld } from "../hold.ts";
 import { openRequests } from "../judge.ts";
@@ -119,7 +120,8 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
   const at = isoNow(scope);
   const isPublished = operation.stage === "Committed";
   // A throwaway session has nothing to come back to: its end is its close.
-  const isClosed = operation.verb === "Close" || sandbox.spec.image !== undefined;
+  const isGivenUp = operation.reason === BOOT_TIMED_OUT;
+  const isClosed = operation.verb === "Close" || (sandbox.spec.image !== undefined && !isGivenUp);
   const ending = versionOf(operation);
   const last = ending ?? lastVersion(sandbox);
   return {
@@ -128,8 +130,9 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
       boot: sandbox.status?.boot ?? 0,
       reason: operation.reason,
       outcome: isPublished ? "Published" : "Discarded",
-      message: isPublished ? publishedMessage(operation) : "nothing of this boot was saved",
+      message: isPublished ? publishedMessage(operation) : (operation.lastError ?? "nothing of this boot was saved"),
       at,
+      ...(isGivenUp ? failedBoot(sandbox.status, scope.context.clock.now()) : {}),
     },
     requests: answerEnd(sandbox, { isClosed, published: ending, last, at }),
     ...(isClosed ? { closed: { ...last, at } } : {}),

@@ -5,6 +5,7 @@ import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { hostLostAt } from "../../runtime/host-loss.ts";
 import { WorldGone, type WorldRef } from "../../world/status-writer.ts";
+import { wasFirstBoot } from "../boot-limit.ts";
 import { isFull, layersOf } from "../boot-source.ts";
 import { drainOf } from "../drain.ts";
 import { judgeSession } from "../judge.ts";
@@ -37,7 +38,8 @@ async function mayNotPublish(scope: SandboxScope, ref: Omit<WorldRef, "uid">): P
   if (compute?.saves !== "Nothing") return false;
   if (!bootedFrom || (base && base.digest !== bootedFrom.digest)) return false;
   if (await isOnFull(scope, ref, bootedFrom)) return true;
-  const isPinned = compute.boot === 1 && spec.world?.version !== undefined && spec.world.version === bootedFrom.version;
+  const isPinned =
+    wasFirstBoot(compute) && spec.world?.version !== undefined && spec.world.version === bootedFrom.version;
   if (!isPinned) return false;
   const { world } = scope;
   if (!world || world.status?.head?.digest !== bootedFrom.digest) return true;
