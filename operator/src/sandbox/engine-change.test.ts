@@ -1,7 +1,8 @@
 /** The engine behind a session's host is another one, or is called otherwise, from one moment to the next. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isReady, type Parts } from "./lives.test-kit.ts";
+import { findCondition } from "../reconciler/conditions.ts";
+import { assertSaved, isAsleep, isReady, type Parts } from "./lives.test-kit.ts";
 import { memoryParts } from "./memory-parts.test-kit.ts";
 
 const CONTAINER = "aw-sandbox-uid-1";
@@ -39,4 +40,22 @@ test("an engine that is exchanged between two questions of one pass is not belie
   parts.host.containers.set(CONTAINER, container);
   await parts.until("Ready again", () => isReady(parts.sandbox()));
   assert.equal(parts.sandbox()?.status.boot, 1);
+});
+
+test("an ending on an engine that is another one is told by name in the pass that finds it", async () => {
+  const parts = await readyWithWork();
+  const container = parts.host.containers.get(CONTAINER);
+  assert.ok(container);
+  parts.host.engine = "engine-2";
+  parts.host.containers.clear();
+  parts.change((sandbox) => ({ ...sandbox, spec: { ...sandbox.spec, mode: "Hibernated" } }));
+  await parts.pass();
+  const shown = (type: string) => findCondition(parts.sandbox()?.status.conditions, type);
+  assert.equal(shown("Ready")?.reason, "HostUnreachable");
+  assert.match(shown("Ready")?.message ?? "", /another engine/);
+  parts.host.engine = "engine-1";
+  parts.host.containers.set(CONTAINER, container);
+  await parts.until("ending", () => parts.sandbox()?.status.operation !== undefined || isAsleep(parts.sandbox()));
+  await parts.until("asleep", () => isAsleep(parts.sandbox()));
+  assertSaved(parts, ["one"]);
 });

@@ -141,6 +141,25 @@ const cases: [name: string, given: Given, failure: unknown, phase: string, want:
     ],
   ],
   [
+    "hibernates, and its host is silent: what keeps it is told by name",
+    { status: { ...running, operation: operation() } },
+    silent,
+    "Hibernating",
+    ["Ready=False HostUnreachable", "Admitted=True Admitted", "Reconciling=True HostUnreachable"],
+  ],
+  [
+    "hibernates and has failed, and its host is silent by now",
+    { status: { ...running, operation: operation({ attempts: 2, lastError: "503", retryAt: at(905) }) } },
+    silent,
+    "Hibernating",
+    [
+      "Ready=False HostUnreachable",
+      "Admitted=True Admitted",
+      "SnapshotFailed=True PublishFailed",
+      "Reconciling=True HostUnreachable",
+    ],
+  ],
+  [
     "closes",
     { status: { ...running, operation: operation({ verb: "Close" }) } },
     undefined,

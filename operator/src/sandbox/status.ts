@@ -36,7 +36,7 @@ export function deriveSandboxStatus(
     ...hibernation(state, sandbox),
     ...draining(state, sandbox, findings.drain),
     ...trouble(sandbox, failure),
-    ...progress(state, failure),
+    ...progress(state, sandbox, failure),
   ].map((condition) => ({ ...condition, observedGeneration }));
   const conditions: Condition[] = mergeConditions(sandbox.status?.conditions, derived, findings.now);
   // One that sleeps by its deadline has acted on mode Hibernated by sleeping on: turned back to Running, it wakes.
@@ -66,6 +66,10 @@ function stateOf(sandbox: Sandbox, { failure, explained }: Failed): SessionState
   return wanted || (explained && spec.mode === "Running" && neverBooted) ? "wanted" : "asleep";
 }
 
+/** What keeps an ending from going on; an attempt that failed is told by `SnapshotFailed`. */
+const hindrance = (status: SandboxStatus | undefined, failure: ExplainedFailure | undefined) =>
+  (status?.operation?.attempts ?? 0) > 0 && failure?.reason === "PublishFailed" ? undefined : because(failure);
+
 function readiness(state: SessionState, { status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
   switch (state) {
     case "running":
@@ -89,7 +93,13 @@ function readiness(state: SessionState, { status }: Sandbox, failure: ExplainedF
         },
       ];
     case "ending":
-      return [{ type: "Ready", status: "False", ...said("Hibernating", `ends: ${status?.operation?.reason}`) }];
+      return [
+        {
+          type: "Ready",
+          status: "False",
+          ...(hindrance(status, failure) ?? said("Hibernating", `ends: ${status?.operation?.reason}`)),
+        },
+      ];
     case "unknown":
       return [
         { type: "Ready", status: "Unknown", ...(because(failure) ?? said("HostsNotAsked", "the hosts are asked")) },
@@ -167,7 +177,7 @@ function trouble({ status }: Sandbox, failure: ExplainedFailure | undefined): Om
 }
 
 /** Present only while the session is on its way somewhere. */
-function progress(state: SessionState, failure: ExplainedFailure | undefined): Omitted[] {
+function progress(state: SessionState, { status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
   if (failure?.stalled) return [];
   if (state === "unknown" && failure) {
     return [
@@ -177,7 +187,10 @@ function progress(state: SessionState, failure: ExplainedFailure | undefined): O
   }
   if (state === "booting")
     return [{ type: "Reconciling", status: "True", ...(because(failure) ?? said("Provisioning", "boots")) }];
-  if (state === "ending") return [{ type: "Reconciling", status: "True", ...said("Hibernating", "becomes a version") }];
+  if (state === "ending") {
+    const why = hindrance(status, failure) ?? said("Hibernating", "becomes a version");
+    return [{ type: "Reconciling", status: "True", ...why }];
+  }
   if (state === "wanted")
     return [{ type: "Reconciling", status: "True", ...(because(failure) ?? said("Waking", "waits")) }];
   return [];
