@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { run } from "../../../hack/parts/process.ts";
+import { digestOf } from "../../../operator/src/registry/digest.ts";
+import { RegistryError } from "../../../operator/src/registry/errors.ts";
+import { isSpoilt } from "../../../operator/src/snapshot/spoilt-manifest.ts";
 import { bytesOf, imageIn, newSeed, serve } from "./support.ts";
 
 const DATA = "docker/registry/v2/blobs/sha256";
@@ -49,6 +52,37 @@ test("a blob that is cut short on the registry's disk is not verified", async ()
     assert.equal(await served.client.verifyBlob("short", stored, signal), false, version);
   }
 });
+
+// What a full disk leaves behind. The registry sees that there is something under the digest, and writes nothing again.
+for (const version of ["v3", "v2"] as const) {
+  test(`distribution ${version}: half a manifest is accepted again and again, and read never; it is told from a registry that is away`, async () => {
+    const seed = newSeed();
+    const signal = AbortSignal.timeout(60_000);
+    await using served = await serve({ version });
+    const { registry, client } = served;
+    const image = await imageIn(client, "spoilt", { seed, signal });
+    const digest = digestOf(image.bytes);
+    const put = () => client.putManifest("spoilt", digest, image, signal);
+    const read = () =>
+      client.getManifest("spoilt", digest, signal).then(
+        () => undefined,
+        (error: unknown) => error,
+      );
+    await put();
+    assert.equal(await read(), undefined);
+
+    const hex = digest.slice("sha256:".length);
+    await truncate(join(registry.dataDirectory, DATA, hex.slice(0, 2), hex, "data"), 20);
+    await put();
+    const error = await read();
+    assert.ok(error instanceof RegistryError, "this registry mends it: the case is to be made differently");
+    assert.equal(await isSpoilt(client, "spoilt", error, signal), true);
+
+    await registry.stop();
+    assert.equal(await isSpoilt(client, "spoilt", await read(), signal), false);
+    assert.equal(await isSpoilt(client, "spoilt", error, signal), false);
+  });
+}
 
 async function useMemoryCache(path: string): Promise<void> {
   const configuration: unknown = JSON.parse(await readFile(path, "utf8"));
