@@ -66,6 +66,12 @@ export class Board implements AsyncDisposable {
     ];
   }
 
+  /** The same for people: `w1-s2 (Frozen)`, `w1-s3 (RegistryUnavailable)`, with the stage or what it waits for. */
+  stillWaitedFor(): string {
+    const sandboxes = this.allSandboxes().filter(isInFlight);
+    return sandboxes.map(({ metadata, status }) => `${metadata.name} (${whereIs(status)})`).join(", ");
+  }
+
   /**
    * Resolves with the first answer of `check` that is not undefined; it is asked at every look.
    * @throws NeverHappened when the time is over; `BoardClosed` after `close`.
@@ -169,6 +175,11 @@ export class Board implements AsyncDisposable {
     this.#noted.add(key);
     this.#ledger.note(fact);
   }
+}
+
+function whereIs({ operation, conditions }: Sandbox["status"]): string {
+  const waiting = conditions?.find(({ type, status }) => type !== "Ready" && status === "False");
+  return operation?.stage ?? waiting?.reason ?? "on its way";
 }
 
 /** On its way somewhere, and not waiting for a deadline, a person or another session. */

@@ -51,9 +51,9 @@ export class Operators implements AsyncDisposable {
     this.#kube = createKubeClient({ source: { kind: "kubeconfig", path: options.directKubeconfigPath } });
   }
 
-  async start(): Promise<void> {
+  async start(control: Partial<Control> = {}): Promise<void> {
     await writeFile(this.#configPath, JSON.stringify(this.#options.settings));
-    this.set({});
+    this.set(control);
     for (let number = 0; number < REPLICAS; number++) this.#keepers.push(this.#keep());
     await this.leader();
   }

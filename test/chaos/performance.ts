@@ -54,7 +54,9 @@ const NO_NEW_POINT_MS = 25_000;
 const MOST_COVERING_MS = 25 * 60_000;
 /** The longest back-off of a snapshot is 5 min (docs/spec/sandbox.md), and one attempt may follow it. */
 const SETTLED_WITHIN_MS = 8 * 60_000;
-const QUIET_MS = 6_000;
+const QUIET_MS = 4_000;
+/** Who waits for the settling is told what for. */
+const TOLD_MS = 10_000;
 
 export async function perform(performance: Performance): Promise<Performed> {
   const since = Date.now();
@@ -87,8 +89,9 @@ export async function perform(performance: Performance): Promise<Performed> {
   const stage = { ...theatre, workload };
   try {
     say("two operator processes, lease 2 s");
-    await operators.start();
-    await untilAtWork(stage, signal);
+    // From the start: what is done once, such as the network of a host, is passed before the first session runs.
+    await operators.start({ uncovered: performance.everyPoint });
+    await untilAtWork(stage, performance);
     if (performance.everyPoint) await killAtEveryPoint(performance, stage);
     const drawn = performance.chosen ?? drawFaults(random.fork("faults"), performance.faults);
     const struck = await strikeAll(performance, theatre, drawn);
@@ -146,13 +149,13 @@ const repositoriesAtWork = (board: Board): string[] =>
   });
 
 /** The first sessions run: a fault before that would hit nothing. */
-async function untilAtWork({ board }: Stage, signal: AbortSignal): Promise<void> {
+async function untilAtWork({ board }: Stage, { signal, everyPoint }: Performance): Promise<void> {
   await board.until(
     () => {
       signal.throwIfAborted();
       return board.allSandboxes().some(({ status }) => status.compute?.provisionedAt !== undefined) ? true : undefined;
     },
-    { what: "the first session", timeoutMs: 120_000 },
+    { what: "the first session", timeoutMs: everyPoint ? MOST_COVERING_MS : 120_000 },
   );
 }
 
@@ -194,28 +197,45 @@ async function strikeAll(
   return struck;
 }
 
-/** No fault any more, no new session: whatever is on its way comes to its end by itself. */
-async function settle({ say, everyPoint }: Performance, { operators, board, workload }: Stage): Promise<string[]> {
+/**
+ * No fault any more, and no new session but those that are to rest: whatever is on its way comes to its end by itself.
+ */
+async function settle(
+  { say, everyPoint, sessionsAtRest }: Performance,
+  { operators, board, workload }: Stage,
+): Promise<string[]> {
   // A point that is passed here for the first time is one more to die at.
   operators.set({ ...CALM, uncovered: everyPoint });
   say("no more faults; everything under way comes to its end");
   const since = Date.now();
-  const rested = await within(SETTLED_WITHIN_MS, workload.rest());
+  using _ = every(TOLD_MS, () => say(`  still on its way: ${board.stillWaitedFor()}`));
+  const [ended, begun] = await Promise.all([
+    within(SETTLED_WITHIN_MS, workload.rest()),
+    within(SETTLED_WITHIN_MS, beginRest(workload, sessionsAtRest)),
+  ]);
   const left = await until(board, () => board.inFlight().length === 0, SETTLED_WITHIN_MS);
   say(`  settled after ${Math.round((Date.now() - since) / 1000)} s`);
-  return [...(rested ? [] : ["sessions did not end"]), ...(left ? [] : board.inFlight()), ...workload.failures];
+  return [
+    ...(ended ? [] : ["sessions did not end"]),
+    ...(begun ? [] : ["sessions that are to rest did not begin"]),
+    ...(left ? [] : board.inFlight()),
+    ...workload.failures,
+  ];
 }
 
-async function measureRest(
-  { say, restMs, sessionsAtRest }: Performance,
-  { board, operators, workload }: Stage,
-): Promise<{ from: number; to: number }> {
-  for (let settled = 0; settled < sessionsAtRest; settled += 4) {
-    const now = Array.from({ length: Math.min(4, sessionsAtRest - settled) }, (_, index) =>
+async function beginRest(workload: Workload, count: number): Promise<void> {
+  for (let settled = 0; settled < count; settled += 4) {
+    const now = Array.from({ length: Math.min(4, count - settled) }, (_, index) =>
       workload.settle((settled + index) % 2 === 0 ? "Running" : "Hibernated"),
     );
     await Promise.all(now);
   }
+}
+
+async function measureRest(
+  { say, restMs }: Performance,
+  { board, operators }: Stage,
+): Promise<{ from: number; to: number }> {
   operators.set({ ...CALM });
   await operators.leader();
   await board.fresh();
@@ -291,6 +311,11 @@ async function keepEvidence({ evidence, say }: Performance, ground: Ground): Pro
 /** A run that failed early has not written everything. */
 function unlessAbsent(error: unknown): void {
   if (systemErrorCode(error) !== "ENOENT") throw error;
+}
+
+function every(milliseconds: number, act: () => void): Disposable {
+  const timer = setInterval(act, milliseconds);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
 const pause = (milliseconds: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, milliseconds));
