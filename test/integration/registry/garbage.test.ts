@@ -76,11 +76,11 @@ for (const version of ["v3", "v2"] as const) {
     await put();
     const error = await read();
     assert.ok(error instanceof RegistryError, "this registry mends it: the case is to be made differently");
-    assert.equal(await isSpoilt(client, "spoilt", error, signal), true);
+    assert.equal(await isSpoilt({ client, repository: "spoilt" }, error, signal), true);
 
     await registry.stop();
-    assert.equal(await isSpoilt(client, "spoilt", await read(), signal), false);
-    assert.equal(await isSpoilt(client, "spoilt", error, signal), false);
+    assert.equal(await isSpoilt({ client, repository: "spoilt" }, await read(), signal), false);
+    assert.equal(await isSpoilt({ client, repository: "spoilt" }, error, signal), false);
   });
 }
 
