@@ -41,14 +41,18 @@ export async function rememberEngine(
 async function look(dockerHost: string, registryHost: string, signal: AbortSignal): Promise<Found> {
   const get = async <T>(path: string): Promise<T> =>
     JSON.parse(expectSuccess(path, await callEngine(dockerHost, { path, signal })));
-  const containers = await get<{ Names: string[] }[]>("/containers/json?all=1");
+  const containers = await get<{ Names: string[]; Image: string }[]>("/containers/json?all=1");
   const { Volumes } = await get<{ Volumes: { Name: string }[] | null }>("/volumes");
   const networks = await get<{ Name: string }[]>("/networks");
   const images = await get<{ RepoTags: string[] | null; RepoDigests: string[] | null }[]>("/images/json");
+  // A session's container is of this run when its image is of this run's registry, or has lost its name with that; one of
+  // another registry belongs to a run beside this one.
+  const isOfThisRun = (image: string): boolean => image.startsWith(`${registryHost}/`) || !image.includes("/");
   const isOurs = (name: string): boolean => OURS.test(name) || name.startsWith(`${registryHost}/`);
   return {
     containers: new Set(
       containers
+        .filter(({ Names, Image }) => !Names[0]?.startsWith("/aw-") || isOfThisRun(Image))
         .flatMap(({ Names }) => Names.slice(0, 1))
         .filter(isOurs)
         .map((name) => name.slice(1)),

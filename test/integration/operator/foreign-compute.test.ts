@@ -66,7 +66,8 @@ describe("a Sandbox whose status names another tenant's container", () => {
       namespace: stage.namespace,
     });
     const session = await eventually(() => worlds.sandboxes.get(forger.ready.metadata.name), { what: "the gateway" });
-    assert.equal((await session.exec(["cat", "/tmp/work"])).stdout, "own\n");
+    const first = await eventually(() => session.exec(["cat", "/tmp/work"]), { what: "a command through the gateway" });
+    assert.equal(first.stdout, "own\n");
     await forgeId(forger, victim.ready.status.compute?.id);
     const isRefused = (error: unknown) => error instanceof AgentWorldsError && error.code === "ForeignCompute";
     await assert.rejects(session.exec(["cat", "/tmp/work"]), isRefused);
