@@ -111,6 +111,18 @@ spec: { image: probe }
 
 /** Starts one operator process and waits for its readiness. The CRDs must be installed. */
 export async function startOperator(options: OperatorOptions): Promise<RunningOperator> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await startOnce(options);
+    } catch (error) {
+      // A port was free when looked at and taken when used; other ports will do.
+      const portTaken = error instanceof PartFailed && error.message.includes("address already in use");
+      if (!portTaken || tries === 3) throw error;
+    }
+  }
+}
+
+async function startOnce(options: OperatorOptions): Promise<RunningOperator> {
   await using undo = new AsyncDisposableStack();
   const { path } = undo.use(
     await partDirectory({
