@@ -17,7 +17,7 @@ import { PartFailed } from "./errors.ts";
 import { type PartRequest, send } from "./http.ts";
 import { kubeconfig } from "./kubeconfig.ts";
 import { withLock } from "./lock.ts";
-import { freePort } from "./ports.ts";
+import { freePort, onFreePorts } from "./ports.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
 
 /** How to start a control plane. */
@@ -67,17 +67,7 @@ export async function startControlPlane(options: ControlPlaneOptions): Promise<C
     controllerManager: await binary("kube-controller-manager", { signal }),
   };
   const startLock = join(defaultCacheDirectory(), "control-plane-start.lock");
-  return withLock(startLock, signal, async () => {
-    for (let tries = 1; ; tries += 1) {
-      try {
-        return await startOnce(programs, options);
-      } catch (error) {
-        // A port was free when looked at and taken when used; other ports will do.
-        const portTaken = error instanceof PartFailed && error.message.includes("address already in use");
-        if (!portTaken || tries === 3) throw error;
-      }
-    }
-  });
+  return withLock(startLock, signal, () => onFreePorts(() => startOnce(programs, options)));
 }
 
 async function startOnce(programs: Programs, options: ControlPlaneOptions): Promise<ControlPlane> {

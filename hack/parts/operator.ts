@@ -4,7 +4,7 @@ import { partDirectory } from "./directory.ts";
 import { PartFailed } from "./errors.ts";
 import { send } from "./http.ts";
 import { kubectlWords } from "./kubectl.ts";
-import { freePort } from "./ports.ts";
+import { freePort, onFreePorts } from "./ports.ts";
 import { attempt, type RunningProcess, run, startProcess } from "./process.ts";
 import { eventually } from "./wait.ts";
 
@@ -110,16 +110,8 @@ spec: { image: probe }
 `;
 
 /** Starts one operator process and waits for its readiness. The CRDs must be installed. */
-export async function startOperator(options: OperatorOptions): Promise<RunningOperator> {
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await startOnce(options);
-    } catch (error) {
-      // A port was free when looked at and taken when used; other ports will do.
-      const portTaken = error instanceof PartFailed && error.message.includes("address already in use");
-      if (!portTaken || tries === 3) throw error;
-    }
-  }
+export function startOperator(options: OperatorOptions): Promise<RunningOperator> {
+  return onFreePorts(() => startOnce(options));
 }
 
 async function startOnce(options: OperatorOptions): Promise<RunningOperator> {

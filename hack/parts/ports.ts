@@ -19,6 +19,18 @@ export async function freePort(): Promise<number> {
   throw new PartFailed("ports", `200 random ports between ${lowest} and ${highest} are all taken`);
 }
 
+/** Starts a part that chooses ports; when one was free as it was looked at and taken as it was used, again with others. */
+export async function onFreePorts<R>(start: () => Promise<R>): Promise<R> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await start();
+    } catch (error) {
+      const portTaken = error instanceof PartFailed && error.message.includes("address already in use");
+      if (!portTaken || tries === 3) throw error;
+    }
+  }
+}
+
 /** Whether nobody listens on `port` of 127.0.0.1 now. */
 export async function isPortFree(port: number): Promise<boolean> {
   try {

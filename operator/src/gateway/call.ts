@@ -4,7 +4,6 @@ import type { Logger } from "pino";
 import type { ResourceClient } from "../kube/contract.ts";
 import type { Secret } from "../kube/resource-types.ts";
 import type { Clock } from "../reconciler/clock.ts";
-import type { KubeObject } from "../reconciler/list-watch.ts";
 import type { RuntimeDriver } from "../runtime/contract.ts";
 import { badRequest } from "./failure.ts";
 import type { Identity } from "./identity.ts";
@@ -44,8 +43,6 @@ export type DriverLookup = (runtime: string, host: string, signal: AbortSignal) 
 export interface Parts {
   readonly reader: SandboxReader;
   readonly writer: SandboxWriter;
-  /** For watching one Sandbox. */
-  readonly sandboxes: ResourceClient<KubeObject>;
   readonly worlds: WorldStore;
   readonly drivers: DriverLookup;
   /** For the session's environment. */

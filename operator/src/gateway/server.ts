@@ -1,7 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { createServer, type Server, type ServerOptions } from "node:https";
 import type { AddressInfo } from "node:net";
-import { SANDBOXES } from "@agentworlds/crds";
 import type { Logger } from "pino";
 import type { KubeClient } from "../kube/contract.ts";
 import { EventRecorder } from "../kube/events.ts";
@@ -221,7 +220,6 @@ class Running {
         reader: sandboxes,
         writer: sandboxWriter({ kube, reader: sandboxes, clock }),
         worlds: worldStore(kube, clock),
-        sandboxes: kube.resource(SANDBOXES),
         secrets: kube.resource(SECRETS),
         drivers: namedHosts(drivers),
         touches: new TouchTrace({ recorder: this.#recorder, clock }),

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { clip, LIMITS, type Sandbox, type SandboxRequestResult, sandboxSchema } from "@agentworlds/crds";
+import { clip, LIMITS, type Sandbox, type SandboxRequestResult } from "@agentworlds/crds";
 import * as z from "zod";
 import { isoTime } from "./activity.ts";
 import { readJson } from "./body.ts";
@@ -68,12 +68,7 @@ async function ask(call: Call, parts: Parts, wish: Wish): Promise<Answer> {
     signal: call.signal,
   });
   const answer = await untilAnswered(call, {
-    kind: {
-      kind: "Sandbox",
-      plural: "sandboxes",
-      client: parts.sandboxes,
-      parse: (state) => sandboxSchema.parse(state),
-    },
+    kind: parts.writer.kind,
     ref,
     from: object,
     clock: parts.clock,

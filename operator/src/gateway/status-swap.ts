@@ -48,12 +48,13 @@ const LONGEST_PAUSE_MS = 400;
 export const READ_DEADLINE_MS = 10_000;
 
 export class StatusSwap<T extends KubeObject, W extends object> {
-  readonly #kind: SwappedKind<T>;
+  /** What it writes. */
+  readonly kind: SwappedKind<T>;
   readonly #clock: Clock;
   readonly #lanes = new Map<string, Promise<void>>();
 
   constructor(kind: SwappedKind<T>, clock: Clock) {
-    this.#kind = kind;
+    this.kind = kind;
     this.#clock = clock;
   }
 
@@ -82,11 +83,11 @@ export class StatusSwap<T extends KubeObject, W extends object> {
 
   async #swap<R>(options: SwapOptions<T, W, R>): Promise<{ result: R; object: T }> {
     const { ref, signal } = options;
-    const { client, parse } = this.#kind;
+    const { client, parse } = this.kind;
     for (let attempt = 1; ; attempt++) {
       const known = attempt === 1 ? options.read : undefined;
-      const object = known ?? (await this.#kind.get(ref, signal));
-      if (options.uid !== undefined && object.metadata.uid !== options.uid) throw replaced(this.#kind, ref);
+      const object = known ?? (await this.kind.get(ref, signal));
+      if (options.uid !== undefined && object.metadata.uid !== options.uid) throw replaced(this.kind, ref);
       const { write, result } = options.decide(object);
       if (write === undefined || Object.keys(write).length === 0) return { result, object };
       try {
@@ -97,10 +98,10 @@ export class StatusSwap<T extends KubeObject, W extends object> {
         );
         return { result, object: parse(written) };
       } catch (error) {
-        if (isNotFound(error)) throw noSuchObject(this.#kind, ref, error);
+        if (isNotFound(error)) throw noSuchObject(this.kind, ref, error);
         // A write whose outcome is unknown is decided anew: a touch is a maximum and a request has an id.
         const again = isConflict(error) || (error instanceof ConnectionError && !signal.aborted);
-        if (!again || attempt >= MAX_ATTEMPTS) throw again ? contended(this.#kind, ref, error) : error;
+        if (!again || attempt >= MAX_ATTEMPTS) throw again ? contended(this.kind, ref, error) : error;
       }
       const longest = Math.min(10 * 2 ** attempt, LONGEST_PAUSE_MS);
       await this.#clock.sleep(longest * (0.5 + Math.random() / 2), signal);

@@ -26,6 +26,7 @@ import { type AnnounceRuntime, announceChanges, announceOrphan } from "./announc
 import type { DriverPool } from "./driver-pool.ts";
 import { RuntimeError } from "./errors.ts";
 import { mayHaveUnnamedCompute } from "./open-boot.ts";
+import { DEFAULT_RESCUE_SECONDS } from "./rescue-time.ts";
 import type { RuntimeRescues } from "./rescues.ts";
 import { deriveRuntimeStatus, type HostProbe } from "./status.ts";
 import { sweepHost } from "./sweep.ts";
@@ -115,7 +116,7 @@ async function keepFinalizer(scope: RuntimeScope): Promise<PhaseResult> {
   const inUse =
     (status?.rescues ?? []).length > 0 ||
     scope.dependencies.sandboxes.list().some((sandbox) => mayRunOn(sandbox, metadata.name));
-  const boundAt = Date.parse(metadata.deletionTimestamp) + (spec.rescueSeconds ?? 86_400) * 1000;
+  const boundAt = Date.parse(metadata.deletionTimestamp) + (spec.rescueSeconds ?? DEFAULT_RESCUE_SECONDS) * 1000;
   const isSkipped = skipsFinalizer(metadata);
   if (inUse && !isSkipped && scope.context.clock.now() < boundAt) return CONTINUE;
   if (inUse) tellWhatIsLeft(scope, isSkipped ? "an annotation skips the finalizer" : "its rescueSeconds are over");

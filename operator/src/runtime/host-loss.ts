@@ -9,3 +9,9 @@ export function hostLostAt(unreachableAt: string | undefined, runtime: Runtime |
   if (unreachableAt === undefined) return undefined;
   return Date.parse(unreachableAt) + (runtime?.spec.hostLossSeconds ?? DEFAULT_HOST_LOSS_SECONDS) * 1000;
 }
+
+/** Whether that time has come. */
+export function isHostLost(unreachableAt: string | undefined, runtime: Runtime | undefined, now: number): boolean {
+  const lostAt = hostLostAt(unreachableAt, runtime);
+  return lostAt !== undefined && now >= lostAt;
+}

@@ -34,14 +34,14 @@ export async function readKeptWork(
     worlds,
     rescues: [...onWorlds, ...onRuntimes],
     tended: new Set(onWorlds.map(({ operation }) => operation)),
-    settled: new Set(
-      worlds.flatMap(({ status }) =>
-        [...(status?.versions ?? []), ...(status?.lostWork ?? [])].map(({ operation }) => operation),
-      ),
-    ),
+    settled: new Set(worlds.flatMap(({ status }) => [...settledOperations(status)])),
     isFull: runtimes.some(({ status }) => isFull(status?.rescues ?? [])),
   };
 }
+
+/** Operations whose end a World names: a version, or work that was given up aloud. */
+export const settledOperations = (status: World["status"]): ReadonlySet<string> =>
+  new Set([...(status?.versions ?? []), ...(status?.lostWork ?? [])].map(({ operation }) => operation));
 
 /** Whether the record is of this very container. */
 export const keeps = (

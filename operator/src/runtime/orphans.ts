@@ -1,6 +1,6 @@
 /** What nobody accounts for is written down as a rescue, so that its time can end one day and a World can take it up. */
 import type { RuntimeRescue } from "@agentworlds/crds";
-import { isDigest } from "../registry/digest.ts";
+import { digestInName } from "../registry/digest.ts";
 import { type ComputeOwner, computeName, type ListedCapture, type ListedCompute } from "./contract.ts";
 import { DEFAULT_RESCUE_SECONDS } from "./rescue-time.ts";
 import type { SweepContext } from "./sweep-context.ts";
@@ -31,7 +31,7 @@ async function record(
   facts: Pick<RuntimeRescue, "operation" | "message" | "capture">,
 ): Promise<RuntimeRescue | undefined> {
   const { runtime, host, driver, now, log, signal } = sweep;
-  const [, bootedFrom] = image?.split("@") ?? [];
+  const bootedFrom = digestInName(image);
   const rescue: RuntimeRescue = {
     ...facts,
     namespace: owner.namespace,
@@ -39,7 +39,7 @@ async function record(
     host,
     computeId: computeName(owner),
     engine: await driver.identity(signal),
-    ...(bootedFrom !== undefined && isDigest(bootedFrom) ? { bootedFrom } : {}),
+    ...(bootedFrom === undefined ? {} : { bootedFrom }),
     reason: "Orphaned",
     since: new Date(now).toISOString(),
     expiresAt: new Date(now + (runtime.spec.rescueSeconds ?? DEFAULT_RESCUE_SECONDS) * 1000).toISOString(),

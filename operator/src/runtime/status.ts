@@ -4,7 +4,7 @@ import { clip, counted, LIMITS } from "@agentworlds/crds";
 import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
 import type { HostFacts } from "./contract.ts";
 import { drainOf } from "./drain.ts";
-import { hostLostAt } from "./host-loss.ts";
+import { isHostLost } from "./host-loss.ts";
 import { withoutSilence } from "./rescue-time.ts";
 import { holdsWork, isFull } from "./rescues.ts";
 
@@ -140,7 +140,7 @@ function deriveConditions(
       observedGeneration,
     });
   }
-  const lost = found.hosts.filter((host) => isLost(host, runtime, found.now));
+  const lost = found.hosts.filter((host) => isHostLost(host.unreachableAt, runtime, found.now));
   if (lost.length > 0) {
     conditions.push({
       type: "HostLost",
@@ -180,11 +180,6 @@ function deriveConditions(
 function addressed({ spec }: Runtime, name: string): string {
   const host = spec.docker?.hosts.find((one) => one.name === name);
   return host ? `${name} at ${host.endpoint}` : name;
-}
-
-function isLost({ unreachableAt }: RuntimeHostStatus, runtime: Runtime, now: number): boolean {
-  const lostAt = hostLostAt(unreachableAt, runtime);
-  return lostAt !== undefined && now >= lostAt;
 }
 
 const iso = (epochMs: number): string => new Date(epochMs).toISOString();

@@ -1,7 +1,7 @@
 /** Who may boot now: pure checks against what exists, and the desk where hold and slot are taken together. */
 
 import type { Runtime, Sandbox } from "@agentworlds/crds";
-import { untilAborted } from "../reconciler/deadline.ts";
+import { Turns } from "../reconciler/turns.ts";
 import type { Capability } from "../runtime/contract.ts";
 import { explainNotReady } from "../runtime/selection.ts";
 
@@ -102,15 +102,11 @@ interface GivenSlot {
  */
 export class AdmissionDesk {
   readonly #given = new Map<string, GivenSlot>();
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #turns = new Turns();
 
   /** Runs `admit` when every earlier admission has ended. Every other boot waits meanwhile: `admit` asks no registry. */
-  async inTurn<R>(admit: () => Promise<R>, signal: AbortSignal): Promise<R> {
-    const before = this.#last;
-    const turn = untilAborted(before, signal).then(admit);
-    // One that gave up waiting lets nobody past those it waited for.
-    this.#last = Promise.allSettled([before, turn]);
-    return turn;
+  inTurn<R>(admit: () => Promise<R>, signal: AbortSignal): Promise<R> {
+    return this.#turns.take(admit, signal);
   }
 
   /** Sessions by host, the ones just admitted included. */

@@ -1,9 +1,8 @@
 /** What an operation left behind, and its end. */
 import type { SandboxOperation } from "@agentworlds/crds";
 import { Waiting } from "../reconciler/policy.ts";
-import type { Digest } from "../registry/contract.ts";
 import { RegistryError } from "../registry/errors.ts";
-import { statusOf, type WorldRef } from "../world/status-writer.ts";
+import { isVersionOf } from "../world/pushed-capture.ts";
 import type { SandboxScope } from "./scope.ts";
 import { captureOwner, refOf, repositoryName } from "./world-of.ts";
 
@@ -26,7 +25,7 @@ export async function dropCapture(
           driver,
           owner: captureOwner(scope),
           repository: repositoryName(scope),
-          isVersion: isVersionOf(scope, refOf(world)),
+          isVersion: isVersionOf(scope.dependencies.worldWriter, refOf(world), scope.context.signal),
         },
         scope.context.signal,
       );
@@ -41,11 +40,3 @@ export async function dropCapture(
     await scope.dependencies.worldWriter.abandon(refOf(world), operation.id, scope.context.signal);
   }
 }
-
-/** As the World is stored now: the cache may not show yet what this very session has published. */
-const isVersionOf =
-  ({ dependencies, context }: SandboxScope, world: WorldRef) =>
-  async (digest: Digest): Promise<boolean> => {
-    const { versions = [] } = statusOf(await dependencies.worldWriter.read(world, context.signal));
-    return versions.some((version) => version.digest === digest);
-  };

@@ -1,6 +1,9 @@
 /** A Sandbox's hold on its World, beside the boot that takes it: its end, and what becomes of one that was taken away. */
+import type { SandboxSpec } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
+import type { HoldClaim } from "../world/lineage.ts";
 import { statusOf } from "../world/status-writer.ts";
+import { isoNow } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
 import { refOf } from "./world-of.ts";
 
@@ -15,13 +18,20 @@ export async function keepHold(scope: SandboxScope): Promise<PhaseResult> {
   return CONTINUE;
 }
 
+export const holdClaim = (scope: SandboxScope, rescuePolicy: SandboxSpec["rescuePolicy"]): HoldClaim => ({
+  sandbox: scope.sandbox.metadata.name,
+  uid: scope.sandbox.metadata.uid,
+  causedBy: scope.createdBy,
+  at: isoNow(scope),
+  rescuePolicy,
+});
+
 /** A World that was restored may not know its holder. One that another session holds refuses the version by name. */
-export async function holdIfFree({ world, sandbox, createdBy, dependencies, context }: SandboxScope): Promise<void> {
+export async function holdIfFree(scope: SandboxScope): Promise<void> {
+  const { world, sandbox, dependencies, context } = scope;
   if (!world || world.metadata.deletionTimestamp) return;
-  const { name, uid } = sandbox.metadata;
-  const rescuePolicy = sandbox.status?.ignoredRescues ? ("Ignore" as const) : undefined;
-  const at = new Date(context.clock.now()).toISOString();
-  const claim = { sandbox: name, uid, causedBy: createdBy, at, ...(rescuePolicy ? { rescuePolicy } : {}) };
+  const { name } = sandbox.metadata;
+  const claim = holdClaim(scope, sandbox.status?.ignoredRescues ? "Ignore" : "Wait");
   const verdict = await dependencies.worldWriter.hold(refOf(world), claim, context.signal);
   if (verdict.kind === "refused")
     dependencies.log.warn({ sandbox: name, verdict }, "a session with compute does not hold its World");

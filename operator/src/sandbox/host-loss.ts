@@ -4,7 +4,7 @@
  * the host comes back, and until then no writer boots an older state silently.
  */
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
-import { hostLostAt } from "../runtime/host-loss.ts";
+import { isHostLost } from "../runtime/host-loss.ts";
 import { isBootOverdue } from "./boot-limit.ts";
 import { demandSameBoot, isoNow, recordProgress } from "./record.ts";
 import { rescue } from "./rescue.ts";
@@ -19,8 +19,8 @@ export async function watchHost(scope: SandboxScope): Promise<PhaseResult> {
   if (hostProblem === undefined) return CONTINUE;
   if (await giveBootUp(scope, hostProblem)) return CONTINUE;
   const { unreachableAt } = scope.sandbox.status?.compute ?? {};
-  const lostAt = hostLostAt(unreachableAt, scope.dependencies.runtimes.get(compute.runtime));
-  if (lostAt === undefined || scope.context.clock.now() < lostAt) return CONTINUE;
+  const runtime = scope.dependencies.runtimes.get(compute.runtime);
+  if (!isHostLost(unreachableAt, runtime, scope.context.clock.now())) return CONTINUE;
   await rescue(scope, `no answer since ${unreachableAt}: ${hostProblem}`, "HostLost");
   return CONTINUE;
 }

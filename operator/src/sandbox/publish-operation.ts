@@ -1,8 +1,7 @@
 /** A session's operation as a publication of its World, and what a publication means for the session. */
 import type { Digest } from "../registry/contract.ts";
-import { isRegistryError } from "../registry/errors.ts";
 import type { UploadedCapture } from "../snapshot/contract.ts";
-import { readAnnotations } from "../snapshot/version-annotations.ts";
+import { readVersionFacts } from "../snapshot/version-facts.ts";
 import {
   committedVersion,
   type PublicationContext,
@@ -72,15 +71,9 @@ export async function isInRegistry(
   scope: SandboxScope,
   { digest, operation }: { readonly digest: Digest; readonly operation: string },
 ): Promise<boolean> {
-  try {
-    const { client } = scope.dependencies.registry;
-    const { manifest } = await client.getManifest(repositoryName(scope), digest, scope.context.signal);
-    const reading = manifest.kind === "image" ? readAnnotations(manifest.value.annotations) : undefined;
-    return reading?.kind === "version" && reading.facts.operation === operation;
-  } catch (error) {
-    if (isRegistryError(error, "NotFound")) return false;
-    throw error;
-  }
+  const access = { client: scope.dependencies.registry.client, repository: repositoryName(scope) };
+  const facts = await readVersionFacts(access, digest, scope.context.signal);
+  return facts?.operation === operation;
 }
 
 /**

@@ -6,7 +6,7 @@
 
 import { Readable } from "node:stream";
 import { z } from "zod";
-import { isDigest } from "../registry/digest.ts";
+import { digestInName } from "../registry/digest.ts";
 import { isRegistryError } from "../registry/errors.ts";
 import type { InstallationRegistry } from "../registry/installation.ts";
 import type { ListedCapture } from "../runtime/contract.ts";
@@ -153,7 +153,6 @@ function originOf(settings: unknown): Pick<UploadedCapture, "origin"> {
   const owner = ownerOf(labels);
   if (owner === undefined) return {};
   const { sandboxUid, boot } = owner;
-  const [, digest] = labels[IMAGE_LABEL]?.split("@") ?? [];
-  const bootedFrom = digest !== undefined && isDigest(digest) ? { bootedFrom: digest } : {};
-  return { origin: { sandboxUid, boot, ...bootedFrom } };
+  const bootedFrom = digestInName(labels[IMAGE_LABEL]);
+  return { origin: { sandboxUid, boot, ...(bootedFrom === undefined ? {} : { bootedFrom }) } };
 }

@@ -1,5 +1,5 @@
 /** The World's finalizer, and the end of a World that is being deleted: waited for by name, and never for ever. */
-import { clip, LIMITS, skipsFinalizer, type World, type WorldRescue } from "@agentworlds/crds";
+import { clip, LIMITS, type World, type WorldRescue } from "@agentworlds/crds";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, STOP } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
@@ -7,6 +7,7 @@ import { isRegistryError, RegistryError } from "../registry/errors.ts";
 import { operationOfTag } from "../snapshot/docker-commit.ts";
 import { rescueTag } from "../snapshot/publish.ts";
 import { worldUidIn } from "../snapshot/version-annotations.ts";
+import { whyForced } from "./forced-end.ts";
 import { unpublishedRescues } from "./lineage.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import { numberOfTag } from "./recovery.ts";
@@ -21,14 +22,9 @@ import { statusOf, WORLD_FINALIZER } from "./status-writer.ts";
  */
 export async function letGo(scope: WorldScope): Promise<PhaseResult> {
   const { metadata, spec } = scope.world;
-  const { deletionTimestamp } = metadata;
-  if (deletionTimestamp === undefined || !metadata.finalizers?.includes(WORLD_FINALIZER)) return CONTINUE;
-  const waitedMs = scope.context.clock.now() - Date.parse(deletionTimestamp);
-  const isSkipped = skipsFinalizer(metadata);
-  if (!isSkipped && waitedMs < 2 * scope.dependencies.limits.deletionDeadlineMs) return CONTINUE;
-  const why = isSkipped
-    ? "an annotation skips the finalizer"
-    : `the deletion did not come to an end within ${Math.floor(waitedMs / 1000)} s`;
+  const { deletionDeadlineMs } = scope.dependencies.limits;
+  const why = whyForced(metadata, { now: scope.context.clock.now(), deletionDeadlineMs });
+  if (why === undefined || !metadata.finalizers?.includes(WORLD_FINALIZER)) return CONTINUE;
   const { holder, pending, repository } = statusOf(scope.world);
   const rescues = unpublishedRescues(statusOf(scope.world));
   scope.world = await scope.dependencies.writer.setFinalizer(scope.world, false, scope.context.signal);

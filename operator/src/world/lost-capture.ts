@@ -6,6 +6,7 @@
 import type { WorldHolder } from "@agentworlds/crds";
 import { CONSISTENCIES } from "@agentworlds/crds";
 import { isRegistryError } from "../registry/errors.ts";
+import { settledOperations } from "../runtime/kept-work.ts";
 import type { UploadedCapture } from "../snapshot/contract.ts";
 import { operationOfTag } from "../snapshot/docker-commit.ts";
 import { PublicationError } from "../snapshot/errors.ts";
@@ -74,8 +75,8 @@ async function unsettledOperations(scope: WorldScope): Promise<string[]> {
   const tags = await registry.client.listTags(repositoryInRegistry(scope), scope.context.signal).catch(nothing);
   const operations = tags.flatMap((tag) => operationOfTag(tag) ?? []);
   if (operations.length === 0) return [];
-  const { versions = [], lostWork = [], pending } = statusOf(scope.world);
-  const settled = new Set([...versions, ...lostWork].map(({ operation }) => operation));
+  const { pending } = statusOf(scope.world);
+  const settled = settledOperations(scope.world.status);
   const sessions = await sessionsNow(scope);
   return operations.filter(
     (operation) =>

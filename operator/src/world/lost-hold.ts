@@ -8,6 +8,7 @@ import { isNotFound } from "../kube/errors.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { RegistryError } from "../registry/errors.ts";
+import { settledOperations } from "../runtime/kept-work.ts";
 import { holdsWork } from "../runtime/rescues.ts";
 import { PublicationError } from "../snapshot/errors.ts";
 import { publishLostCapture } from "./lost-capture.ts";
@@ -69,8 +70,8 @@ const isOfAnotherWorld = (scope: WorldScope, session: Session): boolean =>
 
 async function judgeCompute(scope: WorldScope, session: Session): Promise<void> {
   if (isOfAnotherWorld(scope, session)) return endHold(scope, session, "is a session of another World");
-  const { head, versions = [], lostWork = [] } = statusOf(scope.world);
-  const settled = new Set([...versions, ...lostWork].map(({ operation }) => operation));
+  const { head } = statusOf(scope.world);
+  const settled = settledOperations(scope.world.status);
   const compute = await scope.dependencies.computeOf({ sandboxUid: session.uid, settled }, scope.context.signal);
   if (compute === "none") return endWithoutCompute(scope, session);
   // Nobody but the holder moves head: that is what its work is based on, although the container alone does not say so.

@@ -6,8 +6,8 @@ import type { WorldStatus } from "@agentworlds/crds";
 import { Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
-import { isRegistryError, RegistryError } from "../registry/errors.ts";
-import { readAnnotations } from "../snapshot/version-annotations.ts";
+import { RegistryError } from "../registry/errors.ts";
+import { readVersionFacts } from "../snapshot/version-facts.ts";
 import { explainContradiction } from "./lineage.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import type { WorldScope } from "./scope.ts";
@@ -70,16 +70,9 @@ async function rightDigest(
 }
 
 async function isVersion(scope: WorldScope, wanted: { digest: Digest; version: number }): Promise<boolean> {
-  const { client } = scope.dependencies.registry;
-  try {
-    const { manifest } = await client.getManifest(repositoryInRegistry(scope), wanted.digest, scope.context.signal);
-    const reading = manifest.kind === "image" ? readAnnotations(manifest.value.annotations) : undefined;
-    if (reading?.kind !== "version") return false;
-    return reading.facts.version === wanted.version && reading.facts.world.uid === scope.ref.uid;
-  } catch (error) {
-    if (isRegistryError(error, "NotFound")) return false;
-    throw error;
-  }
+  const access = { client: scope.dependencies.registry.client, repository: repositoryInRegistry(scope) };
+  const facts = await readVersionFacts(access, wanted.digest, scope.context.signal);
+  return facts !== undefined && facts.version === wanted.version && facts.world.uid === scope.ref.uid;
 }
 
 const mended = (

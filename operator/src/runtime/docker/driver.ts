@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import { type Clock, systemClock } from "../../reconciler/clock.ts";
-import { untilAborted } from "../../reconciler/deadline.ts";
+import { Turns } from "../../reconciler/turns.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import {
   type CommittedImage,
@@ -106,7 +106,7 @@ class DockerDriver implements RuntimeDriver {
   readonly #identity: Remembered<string>;
   readonly #warm: WarmHelpers;
   /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
-  #lastCommit: Promise<unknown> = Promise.resolve();
+  readonly #commits = new Turns();
 
   constructor(transport: EngineTransport, { installation, helper, clock = systemClock }: DockerDriverOptions) {
     this.#clock = clock;
@@ -241,11 +241,8 @@ class DockerDriver implements RuntimeDriver {
     const container = await refusedAs("CommitFailed", this.#own.inspect(id, signal));
     if (container === undefined) throw containerNotFound(id);
     const request = { containerId: container.Id, localName };
-    const before = this.#lastCommit;
-    const mine = untilAborted(before, signal).then(() => commitContainer(this.#images, request, signal));
-    // One that gave up waiting lets nobody past the commits it waited for.
-    this.#lastCommit = Promise.allSettled([before, mine]);
-    return await refusedAs("CommitFailed", mine);
+    const commit = () => commitContainer(this.#images, request, signal);
+    return await refusedAs("CommitFailed", this.#commits.take(commit, signal));
   }
 
   async push(

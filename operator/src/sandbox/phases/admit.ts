@@ -19,7 +19,6 @@ import { versionTag } from "../../snapshot/publish.ts";
 import { askedBy } from "../../world/creator.ts";
 import {
   explainRegistryHead,
-  type HoldClaim,
   type HoldVerdict,
   judgeHold,
   unpublishedRescues,
@@ -32,7 +31,7 @@ import { statusOf } from "../../world/status-writer.ts";
 import { checkRuntime } from "../admission.ts";
 import { BOOT_TIMED_OUT, bootLimit, isFirstBoot } from "../boot-limit.ts";
 import { headBehind, isFull, layersOf, requireAvailableHead, requireNewestHead, requireRoom } from "../boot-source.ts";
-import { letGoOfWorld } from "../hold.ts";
+import { holdClaim, letGoOfWorld } from "../hold.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent } from "../record.ts";
 import { answer } from "../requests.ts";
 import type { SandboxScope } from "../scope.ts";
@@ -361,7 +360,7 @@ async function versionHeld(
 
 /** Asking the cache first keeps a queue of waiting Sandboxes from asking the API server and the registry again and again. */
 function requireFree(scope: SandboxScope, world: World): void {
-  refuseHeld(world, judgeHold(statusOf(world), holdClaim(scope)));
+  refuseHeld(world, judgeHold(statusOf(world), holdClaim(scope, scope.sandbox.spec.rescuePolicy)));
   const other = writerBeside(scope, world);
   if (!other || statusOf(world).holder?.uid === scope.sandbox.metadata.uid) return;
   throw new Waiting("WorldHeld", {
@@ -397,13 +396,8 @@ async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies
   // The finalizer before the hold: a Sandbox that vanishes while it holds could never let go.
   await recordFinalizer(scope, true);
   scope.tookHold = true;
-  refuseHeld(world, await writer.hold(refOf(world), holdClaim(scope), scope.context.signal));
+  refuseHeld(
+    world,
+    await writer.hold(refOf(world), holdClaim(scope, scope.sandbox.spec.rescuePolicy), scope.context.signal),
+  );
 }
-
-const holdClaim = (scope: SandboxScope): HoldClaim => ({
-  sandbox: scope.sandbox.metadata.name,
-  uid: scope.sandbox.metadata.uid,
-  causedBy: scope.createdBy,
-  at: isoNow(scope),
-  rescuePolicy: scope.sandbox.spec.rescuePolicy,
-});

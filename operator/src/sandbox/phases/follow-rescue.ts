@@ -1,6 +1,7 @@
 /** What became of work that this session left as a rescue: the Sandbox says so until it is a version, discarded or lost. */
 import type { SandboxStatus, World } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
+import { settledOperations } from "../../runtime/kept-work.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import { unpublishedRescues } from "../../world/lineage.ts";
 import { rescuesOf } from "../../world/lost-hold.ts";
@@ -32,9 +33,8 @@ const isKept = (world: World, operation: string): boolean =>
 
 /** Somebody removed it from the World, and its Runtime still has it: the World writes it down anew. */
 function isForgotten({ dependencies, sandbox }: SandboxScope, world: World, operation: string): boolean {
-  const { versions = [], lostWork = [] } = statusOf(world);
-  const isOver = [...versions, ...lostWork].some((one) => one.operation === operation);
-  return !isOver && rescuesOf(dependencies.runtimes, sandbox.metadata).some((one) => one.operation === operation);
+  if (settledOperations(world.status).has(operation)) return false;
+  return rescuesOf(dependencies.runtimes, sandbox.metadata).some((one) => one.operation === operation);
 }
 
 function outcomeOf(

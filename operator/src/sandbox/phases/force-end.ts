@@ -2,36 +2,28 @@
  * The last bound of a deletion. Whatever the phases wait for or fail on, a Sandbox does not hold its namespace for longer than
  * twice the deletion's deadline, and not at all when somebody says so. What is left is written down wherever that is possible.
  */
-import { clip, LIMITS, skipsFinalizer } from "@agentworlds/crds";
+import { clip, LIMITS, type SandboxCompute } from "@agentworlds/crds";
 import { isConflict } from "../../kube/errors.ts";
 import { LeadershipLost } from "../../reconciler/lease.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, STOP } from "../../reconciler/reconcile.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { SANDBOX_FINALIZER } from "../../runtime/open-boot.ts";
+import { whyForced } from "../../world/forced-end.ts";
 import { dropFinalizer, SandboxGone } from "../record.ts";
 import { rescue } from "../rescue.ts";
 import type { SandboxScope } from "../scope.ts";
 
 export async function forceEnd(scope: SandboxScope): Promise<PhaseResult> {
   const { metadata } = scope.sandbox;
-  const why = whyNow(scope);
+  const { deletionDeadlineMs } = scope.dependencies.limits;
+  const why = whyForced(metadata, { now: scope.context.clock.now(), deletionDeadlineMs });
   if (why === undefined || !metadata.finalizers?.includes(SANDBOX_FINALIZER)) return CONTINUE;
   const { compute } = scope.sandbox.status ?? {};
   const failure = await keepWhatIsLeft(scope, why);
   await dropFinalizer(scope);
-  tell(scope, { why, failure, left: compute && `${compute.runtime}/${compute.host} as ${compute.id}` });
+  tell(scope, { why, failure, compute });
   return STOP;
-}
-
-/** Twice the deadline: up to once it, a failing snapshot or a silent host ends in order, as a rescue. */
-function whyNow({ sandbox, dependencies, context }: SandboxScope): string | undefined {
-  const { deletionTimestamp } = sandbox.metadata;
-  if (deletionTimestamp === undefined) return undefined;
-  if (skipsFinalizer(sandbox.metadata)) return "an annotation skips the finalizer";
-  const waitedMs = context.clock.now() - Date.parse(deletionTimestamp);
-  const isOver = waitedMs >= 2 * dependencies.limits.deletionDeadlineMs;
-  return isOver ? `the deletion did not come to an end within ${Math.floor(waitedMs / 1000)} s` : undefined;
 }
 
 /** As a rescue. Returns why that could not be. */
@@ -57,10 +49,11 @@ async function keepWhatIsLeft(scope: SandboxScope, why: string): Promise<string 
 /** On the Runtime as well: in a namespace that goes nobody can write an Event any more. */
 function tell(
   scope: SandboxScope,
-  { why, failure, left }: { why: string; failure: string | undefined; left: string | undefined },
+  { why, failure, compute }: { why: string; failure: string | undefined; compute: SandboxCompute | undefined },
 ): void {
   const { dependencies, sandbox } = scope;
   const { namespace, name, uid } = sandbox.metadata;
+  const left = compute && `${compute.runtime}/${compute.host} as ${compute.id}`;
   const about = `Sandbox ${namespace}/${name} (${uid}) is gone: ${why}`;
   const message = clip(
     [
@@ -73,7 +66,6 @@ function tell(
   dependencies.log.error({ sandbox: name, namespace, uid, left, failure }, message);
   const event = { type: "Warning", reason: "FinalizerSkipped", action: "Delete", message } as const;
   dependencies.announce({ kind: "Sandbox", object: sandbox }, event);
-  const runtime = sandbox.status?.compute?.runtime ?? left?.split("/")[0];
-  const keeper = runtime === undefined ? undefined : dependencies.runtimes.get(runtime);
+  const keeper = compute && dependencies.runtimes.get(compute.runtime);
   if (keeper) dependencies.announce({ kind: "Runtime", object: keeper }, event);
 }

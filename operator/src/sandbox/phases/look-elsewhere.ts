@@ -4,8 +4,7 @@
  */
 import type { SandboxCompute } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
-import { hostLostAt } from "../../runtime/host-loss.ts";
-import { isoNow } from "../record.ts";
+import { isHostLost } from "../../runtime/host-loss.ts";
 import type { SandboxScope } from "../scope.ts";
 import { adopt, askHosts } from "./find-compute.ts";
 import { observe } from "./resolve.ts";
@@ -39,17 +38,13 @@ function isMissing(scope: SandboxScope, compute: SandboxCompute): boolean {
   if (compute.provisionedAt === undefined || operation?.outcome === "Discard" || operation?.stage === "Committed")
     return false;
   if (scope.hostProblem === undefined) return scope.observed?.state === "Absent";
-  return isElsewhere(scope, compute) || isToBeLost(scope, compute);
+  // Or its host has been silent for so long that it counts as gone from now on.
+  const runtime = scope.dependencies.runtimes.get(compute.runtime);
+  return isElsewhere(scope, compute) || isHostLost(compute.unreachableAt, runtime, scope.context.clock.now());
 }
 
 /** The host that status names does not exist, or is another engine. */
 function isElsewhere({ dependencies, isOtherEngine }: SandboxScope, { runtime, host }: SandboxCompute): boolean {
   const hosts = dependencies.runtimes.get(runtime)?.spec.docker?.hosts ?? [];
   return isOtherEngine === true || !hosts.some(({ name }) => name === host);
-}
-
-/** Its host has been silent for so long that it counts as gone from now on. */
-function isToBeLost(scope: SandboxScope, { unreachableAt, runtime }: SandboxCompute): boolean {
-  const lostAt = hostLostAt(unreachableAt, scope.dependencies.runtimes.get(runtime));
-  return lostAt !== undefined && Date.parse(isoNow(scope)) >= lostAt;
 }

@@ -92,14 +92,17 @@ async function demandElsewhere(scope: WorldScope, rescue: WorldRescue): Promise<
  * that the registry does not give up holds nobody up: it goes with the repository.
  */
 export async function removeWork(scope: WorldScope, rescue: WorldRescue, driver: RuntimeDriver): Promise<void> {
-  const { snapshots, runtimeRescues, log } = scope.dependencies;
+  const { snapshots, runtimeRescues, writer, log } = scope.dependencies;
   const { signal } = scope.context;
   const { operation, computeId, runtime } = rescue;
   const owner = captureOwner(scope, rescue);
   await driver.remove(computeId, signal);
   try {
     const repository = repositoryInRegistry(scope);
-    await snapshots.forget({ operation, driver, owner, repository, isVersion: isVersionOf(scope) }, signal);
+    await snapshots.forget(
+      { operation, driver, owner, repository, isVersion: isVersionOf(writer, scope.ref, signal) },
+      signal,
+    );
   } catch (error) {
     const isMoved = error instanceof Terminal && error.reason === "RegistryMoved";
     if (!(error instanceof RegistryError) && !isMoved) throw error;
