@@ -25,9 +25,11 @@ export {
 } from "./object.ts";
 export { InvalidQuantity, isQuantity, type Quantity, quantityToBytes, quantityToCpus } from "./quantity.ts";
 export {
+  isOciRuntime,
   type NamespaceSelector,
   type NewRuntime,
   newRuntimeSchema,
+  OCI_RUNTIMES_MAX,
   RUNTIMES,
   type Runtime,
   type RuntimeHost,

@@ -24,6 +24,14 @@ const HOSTS_MAX = 32;
 const SELECTOR_MAX = 32;
 const CAPABILITIES_MAX = 32;
 
+/** Most OCI runtimes that are told of a host. */
+export const OCI_RUNTIMES_MAX = 32;
+const OCI_RUNTIME = /^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$/;
+const OCI_RUNTIME_LENGTH = 64;
+
+/** Whether it can be the name of an OCI runtime. */
+export const isOciRuntime = (name: string): boolean => name.length <= OCI_RUNTIME_LENGTH && OCI_RUNTIME.test(name);
+
 const ENDPOINT =
   /^(unix:\/\/(\/[^/\s]+)+|tcp:\/\/([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})$/;
 
@@ -96,8 +104,8 @@ const selectorSchema = z
   .meta({ "x-kubernetes-map-type": "atomic" });
 
 const isolationSchema = z.object({
-  ociRuntime: matching(/^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$/, {
-    max: 64,
+  ociRuntime: matching(OCI_RUNTIME, {
+    max: OCI_RUNTIME_LENGTH,
     message: "must be the name of an OCI runtime that the host's engine knows, such as runsc",
   })
     .exactOptional()
@@ -172,6 +180,7 @@ export const runtimeSpecSchema = rule(
 );
 
 const capabilities = () => list(word(64), CAPABILITIES_MAX);
+const ociRuntimes = () => list(word(OCI_RUNTIME_LENGTH), OCI_RUNTIMES_MAX);
 
 const hostStatusSchema = z.object({
   name: word(63).describe("Name of the host in `spec`."),
@@ -179,6 +188,7 @@ const hostStatusSchema = z.object({
   version: word(64).exactOptional().describe("Engine version."),
   platform: platform().exactOptional().describe("Platform of its containers."),
   capabilities: capabilities().exactOptional().describe("What it can do."),
+  ociRuntimes: ociRuntimes().exactOptional().describe("OCI runtimes that its engine knows."),
   message: text(LIMITS.message).exactOptional().describe("Why it is unreachable or lacks a capability."),
   unreachableAt: time().exactOptional().describe("Since when it does not answer; absent while it does."),
   used: count().describe("Sandboxes with compute there."),
@@ -195,6 +205,9 @@ export const runtimeStatusSchema = z.object({
   observedGeneration: observedGeneration(),
   conditions: conditions(),
   capabilities: capabilities().exactOptional().describe("What every reachable host can do."),
+  ociRuntimes: ociRuntimes()
+    .exactOptional()
+    .describe("OCI runtimes that every reachable host knows; `spec.isolation.ociRuntime` must be one of them."),
   platform: platform().exactOptional().describe("Platform of the hosts."),
   version: word(64).exactOptional().describe("Oldest engine version among the reachable hosts."),
   hostsReachable: word(16)

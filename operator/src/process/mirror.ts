@@ -143,6 +143,7 @@ const offerOf = ({ metadata, status }: Runtime): string =>
     metadata.generation,
     status?.platform,
     status?.capabilities,
+    status?.ociRuntimes,
     status?.hosts?.map((host) => [host.name, host.state]),
   ]);
 

@@ -163,6 +163,8 @@ export interface HostFacts {
   readonly version: string;
   readonly platform: Platform;
   readonly capabilities: readonly Capability[];
+  /** Names of the OCI runtimes that the host knows. */
+  readonly ociRuntimes: readonly string[];
   readonly cpus: number;
   readonly memoryBytes: number;
 }

@@ -11,7 +11,14 @@ import { memoryResource } from "./memory-resource.test-kit.ts";
 import { createRuntimeRescues } from "./rescues.ts";
 import { at, runtimeOf, sandboxOf, T0 } from "./test-objects.test-kit.ts";
 
-const facts: HostFacts = { version: "27.5", platform: "linux/amd64", capabilities: ["exec"], cpus: 1, memoryBytes: 1 };
+const facts: HostFacts = {
+  version: "27.5",
+  platform: "linux/amd64",
+  capabilities: ["exec"],
+  ociRuntimes: ["runc"],
+  cpus: 1,
+  memoryBytes: 1,
+};
 const DAY_MS = 86_400_000;
 
 const rescue: RuntimeRescue = {

@@ -9,6 +9,7 @@ const facts: HostFacts = {
   version: "27.5.1",
   platform: "linux/amd64",
   capabilities: ["exec", "freeze", "commit"],
+  ociRuntimes: ["runc"],
   cpus: 4,
   memoryBytes: 1,
 };
@@ -84,6 +85,16 @@ test("a session may land on any host, so only what all reachable ones can do cou
   assert.deepEqual(status.capabilities, ["exec", "freeze"]);
   assert.equal(status.version, "27.9.1");
   assert.equal(status.platform, "linux/amd64");
+});
+
+test("an OCI runtime counts only where every reachable host knows it by that name", () => {
+  const status = derive([
+    answers("a", { ociRuntimes: ["runsc", "runc", "kata"] }),
+    answers("b", { ociRuntimes: ["runc", "runsc"] }),
+    silent("c"),
+  ]);
+  assert.deepEqual(status.ociRuntimes, ["runc", "runsc"]);
+  assert.deepEqual(status.hosts?.[0]?.ociRuntimes, ["runsc", "runc", "kata"]);
 });
 
 const inSpec = runtimeOf({

@@ -65,31 +65,40 @@ function hostStatus(
     const message = clip(probe.problem, LIMITS.message);
     return { name: probe.name, state: "Unreachable", message, unreachableAt, used };
   }
-  const { version, platform, capabilities } = probe.facts;
-  return { name: probe.name, state: "Reachable", version, platform, capabilities: [...capabilities], used };
+  const { version, platform, capabilities, ociRuntimes } = probe.facts;
+  return {
+    name: probe.name,
+    state: "Reachable",
+    version,
+    platform,
+    capabilities: [...capabilities],
+    ociRuntimes: [...ociRuntimes],
+    used,
+  };
 }
 
 const factsOf = (reachable: readonly HostFacts[], platform: Platform | undefined) => ({
-  capabilities: commonCapabilities(reachable),
+  capabilities: common(reachable.map(({ capabilities }) => capabilities)),
+  ociRuntimes: common(reachable.map(({ ociRuntimes }) => ociRuntimes)),
   version: reachable.map((facts) => facts.version).sort(byVersion)[0] ?? "",
   ...(platform === undefined ? {} : { platform }),
 });
 
-function keptFacts(before: RuntimeStatus | undefined): Pick<RuntimeStatus, "capabilities" | "version" | "platform"> {
-  const { capabilities, version, platform } = before ?? {};
+function keptFacts(
+  before: RuntimeStatus | undefined,
+): Pick<RuntimeStatus, "capabilities" | "ociRuntimes" | "version" | "platform"> {
+  const { capabilities, ociRuntimes, version, platform } = before ?? {};
   return {
     ...(capabilities === undefined ? {} : { capabilities }),
+    ...(ociRuntimes === undefined ? {} : { ociRuntimes }),
     ...(version === undefined ? {} : { version }),
     ...(platform === undefined ? {} : { platform }),
   };
 }
 
-/** What every reachable host can do: a session may land on any of them. */
-function commonCapabilities(reachable: readonly HostFacts[]): string[] {
-  const [first, ...others] = reachable;
-  return (first?.capabilities ?? [])
-    .filter((capability) => others.every((facts) => facts.capabilities.includes(capability)))
-    .sort();
+/** What every reachable host has: a session may land on any of them. */
+function common([first = [], ...others]: readonly (readonly string[])[]): string[] {
+  return first.filter((name) => others.every((names) => names.includes(name))).sort();
 }
 
 function onlyPlatform(reachable: readonly HostFacts[]): Platform | undefined {

@@ -22,6 +22,12 @@ const everything: Capability[] = [
 const without = (...lacking: Capability[]) => everything.filter((capability) => !lacking.includes(capability));
 const able = (capabilities: readonly Capability[], spec: Parameters<typeof runtimeOf>[0] = {}): Runtime =>
   runtimeOf({ ...spec, status: { platform: "linux/amd64", capabilities: [...capabilities] } });
+/** Its hosts can do everything, and know these OCI runtimes. */
+const knowing = (ociRuntimes: string[], ociRuntime: string): Runtime =>
+  runtimeOf({
+    spec: { isolation: { network: "Isolated", pidsLimit: 512, memory: "2Gi", ociRuntime } },
+    status: { platform: "linux/amd64", capabilities: everything, ociRuntimes },
+  });
 
 const needs: SessionNeeds = { saves: true, platform: "linux/amd64", cpu: false, memory: false };
 
@@ -105,6 +111,14 @@ const checks: [
     needs,
     { kind: "refused", reason: "CapabilityMissing", names: "ociRuntime" },
   ],
+  [
+    "an OCI runtime that the hosts do not know is named, although they know another one",
+    knowing(["kata", "runc"], "runsc"),
+    needs,
+    { kind: "refused", reason: "CapabilityMissing", names: "lacks ociRuntime runsc (its hosts know kata, runc)" },
+  ],
+  ["an OCI runtime that every host knows fits", knowing(["runc", "runsc"], "runsc"), needs, { kind: "fits" }],
+  ["the default may be named", knowing(["runc"], "runc"), needs, { kind: "fits" }],
   [
     "a host without a known capability list is refused, not believed",
     runtimeOf({ status: { platform: "linux/amd64" } }),

@@ -51,9 +51,10 @@ export function checkRuntime(runtime: Runtime, needs: SessionNeeds): RuntimeChec
       remediation: "name a Runtime of the World's platform",
     };
   }
-  const missing = wantedCapabilities(runtime, needs).filter(
-    (capability) => !runtime.status?.capabilities?.includes(capability),
-  );
+  const missing = [
+    ...wantedCapabilities(runtime, needs).filter((capability) => !runtime.status?.capabilities?.includes(capability)),
+    ...missingOciRuntime(runtime),
+  ];
   if (missing.length > 0) {
     return {
       kind: "refused",
@@ -74,9 +75,18 @@ function wantedCapabilities(runtime: Runtime, needs: SessionNeeds): Capability[]
     ["memoryLimit", needs.memory || isolation?.memory !== undefined],
     ["pidsLimit", true],
     ["isolatedNetwork", isolation?.network !== "None"],
-    ["ociRuntime", isolation?.ociRuntime !== undefined],
+    // Until its hosts are probed by an operator that asks for the names.
+    ["ociRuntime", isolation?.ociRuntime !== undefined && runtime.status?.ociRuntimes === undefined],
   ];
   return wanted.filter(([, needed]) => needed).map(([capability]) => capability);
+}
+
+/** An engine refuses a runtime that it does not know only when a container starts; and knowing another one is no help. */
+function missingOciRuntime({ spec, status }: Runtime): string[] {
+  const wanted = spec.isolation?.ociRuntime;
+  const known = status?.ociRuntimes;
+  if (wanted === undefined || known === undefined || known.includes(wanted)) return [];
+  return [`ociRuntime ${wanted} (its hosts know ${known.join(", ") || "none"})`];
 }
 
 /** Sessions by host of one Runtime, from the recorded compute of every Sandbox. */

@@ -1,3 +1,4 @@
+import { isOciRuntime, OCI_RUNTIMES_MAX } from "@agentworlds/crds";
 import { z } from "zod";
 import type { Capability, HostFacts, Platform } from "../contract.ts";
 import { RuntimeError } from "../errors.ts";
@@ -38,6 +39,10 @@ export function hostFacts(info: HostInfo): HostFacts {
     version: info.ServerVersion,
     platform,
     capabilities: capabilitiesOf(info),
+    ociRuntimes: Object.keys(info.Runtimes ?? {})
+      .filter(isOciRuntime)
+      .sort()
+      .slice(0, OCI_RUNTIMES_MAX),
     cpus: info.NCPU,
     memoryBytes: info.MemTotal,
   };

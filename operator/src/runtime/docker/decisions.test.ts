@@ -119,6 +119,14 @@ test("a capability is offered only where the host has it", () => {
   assert.ok(!capabilities({ Plugins: { Network: ["null"] } }).includes("isolatedNetwork"));
 });
 
+test("the OCI runtimes of a host are told by name, as many as a status holds", () => {
+  const named = (Runtimes: object | null) => hostFacts(hostInfo.parse({ ...info, Runtimes })).ociRuntimes;
+  assert.deepEqual(named({ runsc: {}, runc: {} }), ["runc", "runsc"]);
+  assert.deepEqual(named(null), []);
+  assert.deepEqual(named({ ["x".repeat(65)]: {}, "not a name": {}, runc: {} }), ["runc"]);
+  assert.equal(named(Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`r${index}`, {}]))).length, 32);
+});
+
 test("a host that cannot run sessions is refused by what it is", () => {
   assert.throws(() => hostFacts(hostInfo.parse({ ...info, OSType: "windows" })), /windows\/x86_64/);
   assert.throws(() => hostFacts(hostInfo.parse({ ...info, Architecture: "riscv64" })), /riscv64/);

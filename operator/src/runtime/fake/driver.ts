@@ -59,6 +59,7 @@ export class FakeDriver implements RuntimeDriver {
         "pidsLimit",
         "isolatedNetwork",
       ],
+      ociRuntimes: ["runc"],
       cpus: 1024,
       memoryBytes: 2 ** 40,
     }));
