@@ -193,6 +193,7 @@ export function lifecycleContract(open: OpenBench, absentImage: () => string): v
       await using bench = open();
       const facts = await bench.driver.probe(bench.signal);
       assert.match(facts.platform, /^linux\/(amd64|arm64)$/);
+      assert.ok(facts.ociRuntimes.length > 0, "a host tells by what its containers run");
       assert.ok(facts.capabilities.includes("exec") && facts.cpus > 0 && facts.memoryBytes > 0);
     });
   });
