@@ -285,6 +285,11 @@ const computeSchema = z.object({
     .describe(
       "Id of the engine that made it, from the label of its volume `agentworlds-engine-<installation>`. Another engine at the host's address is not believed about it.",
     ),
+  pid: count()
+    .exactOptional()
+    .describe(
+      "Number, on its host, of the container's first process. Another one: the container was started anew from outside, and counts as ended.",
+    ),
   unreachableAt: time()
     .exactOptional()
     .describe(

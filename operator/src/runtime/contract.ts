@@ -84,6 +84,8 @@ export type ObservedCompute =
   | {
       readonly state: "Created" | "Running" | "Frozen";
       readonly startedAt: string | undefined;
+      /** Of its first process, on the host: the same as long as it is not started anew. Absent where the host does not say. */
+      readonly pid?: number;
     }
   | {
       readonly state: "Exited";

@@ -15,6 +15,7 @@ import { watchHost } from "./host-loss.ts";
 import { admit } from "./phases/admit.ts";
 import { confirmCapture } from "./phases/confirm-capture.ts";
 import { disownCompute } from "./phases/disown-compute.ts";
+import { endRestarted } from "./phases/end-restarted.ts";
 import { findCompute } from "./phases/find-compute.ts";
 import { followRescue } from "./phases/follow-rescue.ts";
 import { forceEnd } from "./phases/force-end.ts";
@@ -37,6 +38,7 @@ const phases: readonly Phase<SandboxScope>[] = [
   findCompute, // status names no container and there may be one: the hosts are asked
   followRescue, // what became of work that could not be published
   observe, // what the host says of the container
+  endRestarted, // it was started anew from outside: nothing of the session runs in it
   lookElsewhere, // the container is not where status says: the hosts are asked before it counts as lost
   confirmCapture, // the container is gone, but its capture may be there
   watchHost, // since when its host is silent; one that is gone for good

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { findCondition } from "../reconciler/conditions.ts";
-import { assertSaved, isAsleep, isReady, type Parts } from "./lives.test-kit.ts";
+import { assertClean, assertSaved, isAsleep, isReady, type Parts } from "./lives.test-kit.ts";
 import { memoryParts } from "./memory-parts.test-kit.ts";
 
 const CONTAINER = "aw-sandbox-uid-1";
@@ -58,4 +58,19 @@ test("an ending on an engine that is another one is told by name in the pass tha
   await parts.until("ending", () => parts.sandbox()?.status.operation !== undefined || isAsleep(parts.sandbox()));
   await parts.until("asleep", () => isAsleep(parts.sandbox()));
   assertSaved(parts, ["one"]);
+});
+
+test("a container that is started anew by hand is found in one pass: told by name, and its work saved as after a crash", async () => {
+  const parts = await readyWithWork();
+  const container = parts.host.containers.get(CONTAINER);
+  assert.ok(container);
+  container.pid = 101;
+  await parts.pass();
+  assert.ok(!isReady(parts.sandbox()), "nothing of the session runs in it");
+  assert.ok(parts.events.some(({ reason }) => reason === "ContainerRestarted"));
+  await parts.until("asleep", () => isAsleep(parts.sandbox()));
+  assert.equal(parts.sandbox()?.status.lastEnding?.reason, "ContainerExited");
+  assert.equal(parts.world().status.versions?.at(-1)?.recovered?.reason, "ContainerExited");
+  assertSaved(parts, ["one"]);
+  assertClean(parts);
 });

@@ -24,6 +24,7 @@ interface Container {
   ended?: { exitCode: number; outOfMemory: boolean };
   readonly work: string[];
   readonly image: string;
+  pid?: number;
 }
 
 const OWNER: ComputeOwner = {
@@ -169,7 +170,7 @@ export class MemoryHost {
   #made(spec: ComputeSpec): Container {
     const work = this.worked(spec.image.split("@")[1] ?? "");
     const state = this.endsAtOnce ? "Exited" : "Running";
-    return { owner: spec.owner, state, work, image: spec.image };
+    return { owner: spec.owner, state, work, image: spec.image, pid: 100 };
   }
 
   #inspect(id: string): ObservedCompute {
@@ -179,7 +180,7 @@ export class MemoryHost {
     if (found.state === "Exited") {
       return { state: "Exited", finishedAt: undefined, ...(found.ended ?? { exitCode: 137, outOfMemory: false }) };
     }
-    return { state: found.state, startedAt: undefined };
+    return { state: found.state, startedAt: undefined, ...(found.pid === undefined ? {} : { pid: found.pid }) };
   }
 
   async #push(localName: string, tag: string): Promise<void> {

@@ -215,6 +215,21 @@ describe("trouble", () => {
     assert.equal(await stage.containers(sandbox), 1, "the stopped container is kept");
   });
 
+  test("a container that is restarted by hand: told by name, and what was in it is saved as after a crash", async () => {
+    const world = await stage.readyWorld();
+    const sandbox = await stage.readySandbox(world);
+    await stage.shell(sandbox, "echo kept > /tmp/c");
+    await engineCall(stage, "POST", `/containers/${sandbox.status.compute?.id}/restart?t=0`);
+    await stage.nudge(sandbox);
+    await eventWith(stage.site, sandbox, "ContainerRestarted");
+    const asleep = await stage.hibernated(sandbox);
+    assert.equal(conditionOf(asleep, "Hibernated")?.reason, "ContainerExited");
+    const { status } = await stage.world(world);
+    assert.equal(status.versions?.at(-1)?.recovered?.reason, "ContainerExited");
+    assert.equal(await stage.readInVersion(world, status.head?.digest, "tmp/c"), "kept\n");
+    assert.equal(await stage.containers(sandbox), 0);
+  });
+
   test("three hundred touches written beside the controller: none is lost, the session hibernates at the last one", async () => {
     const world = await stage.readyWorld();
     const sandbox = await stage.readySandbox(world, { ttlSeconds: 2 });

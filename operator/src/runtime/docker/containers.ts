@@ -15,6 +15,7 @@ const inspected = z.object({
   Config: z.object({ Labels: nullableLabels }),
   State: z.object({
     Status: z.string(),
+    Pid: z.number().int().optional(),
     ExitCode: z.number().int(),
     OOMKilled: z.boolean(),
     StartedAt: z.string(),
@@ -168,8 +169,8 @@ function stateOf(status: string): Exclude<ObservedCompute["state"], "Absent"> {
 /** What an inspection says, in the words of the contract. */
 export function observe(container: InspectedContainer | undefined): ObservedCompute {
   if (container === undefined) return { state: "Absent" };
-  const { Status, ExitCode, OOMKilled, StartedAt, FinishedAt } = container.State;
+  const { Status, Pid, ExitCode, OOMKilled, StartedAt, FinishedAt } = container.State;
   const state = stateOf(Status);
-  if (state !== "Exited") return { state, startedAt: timeOf(StartedAt) };
+  if (state !== "Exited") return { state, startedAt: timeOf(StartedAt), ...(Pid ? { pid: Pid } : {}) };
   return { state, exitCode: ExitCode, outOfMemory: OOMKilled, finishedAt: timeOf(FinishedAt) };
 }

@@ -144,10 +144,16 @@ function durationsOf({ sandbox, world }: SandboxScope) {
 /** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
 async function startClock(scope: SandboxScope, { boot, engine }: { boot: number; engine: string }): Promise<void> {
   const clock = startedClock(scope);
+  const pid = scope.observed?.state === "Running" ? scope.observed.pid : undefined;
   await recordProgress(scope, ({ status }) =>
     status?.compute?.boot === boot
       ? {
-          compute: { ...status.compute, provisionedAt: clock.lastActivityAt, engine },
+          compute: {
+            ...status.compute,
+            provisionedAt: clock.lastActivityAt,
+            engine,
+            ...(pid === undefined ? {} : { pid }),
+          },
           ...clock,
         }
       : undefined,
