@@ -74,3 +74,14 @@ test("a container that is started anew by hand is found in one pass: told by nam
   assertSaved(parts, ["one"]);
   assertClean(parts);
 });
+
+test("a container whose first process status does not know is known by it from the next pass on", async () => {
+  const parts = await readyWithWork();
+  parts.change(({ status: { compute, ...status }, ...rest }) => {
+    assert.ok(compute);
+    const { pid: _, ...known } = compute;
+    return { ...rest, status: { ...status, compute: known } };
+  });
+  await parts.pass();
+  assert.equal(parts.sandbox()?.status.compute?.pid, 100);
+});

@@ -20,6 +20,7 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
   if (scope.goal.kind !== "run" || !compute) return CONTINUE;
   if (compute.provisionedAt !== undefined) {
     await mendClock(scope);
+    await mendPid(scope);
     return thawLeftover(scope);
   }
   await mendBootLimit(scope);
@@ -133,6 +134,20 @@ async function mendClock(scope: SandboxScope): Promise<void> {
   });
 }
 
+/** A container that was found again, or that an older operator made, is known by its first process from now on. */
+async function mendPid(scope: SandboxScope): Promise<void> {
+  const pid = firstProcess(scope);
+  const boot = scope.sandbox.status?.compute?.boot;
+  await recordProgress(scope, ({ status: { compute } }) =>
+    pid === undefined || !compute || compute.boot !== boot || compute.pid !== undefined
+      ? undefined
+      : { compute: { ...compute, pid } },
+  );
+}
+
+const firstProcess = ({ observed }: SandboxScope): number | undefined =>
+  observed?.state === "Running" ? observed.pid : undefined;
+
 function durationsOf({ sandbox, world }: SandboxScope) {
   const wished = sandbox.status?.compute?.ttlSeconds;
   return sessionDurations(
@@ -144,7 +159,7 @@ function durationsOf({ sandbox, world }: SandboxScope) {
 /** The clock of this boot starts when it becomes Ready; queue and boot have limits of their own (DESIGN §3). */
 async function startClock(scope: SandboxScope, { boot, engine }: { boot: number; engine: string }): Promise<void> {
   const clock = startedClock(scope);
-  const pid = scope.observed?.state === "Running" ? scope.observed.pid : undefined;
+  const pid = firstProcess(scope);
   await recordProgress(scope, ({ status }) =>
     status?.compute?.boot === boot
       ? {
