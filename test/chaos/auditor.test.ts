@@ -18,7 +18,7 @@ import { installOperator } from "../../hack/parts/operator.ts";
 import { run } from "../../hack/parts/process.ts";
 import type { Registry } from "../../hack/parts/registry.ts";
 import { baseImage, controlPlane, type Engine, engine, registry } from "../kit/index.ts";
-import type { FindingKind } from "./auditor/judge.ts";
+import { type FindingKind, indexPlaceOf } from "./auditor/judge.ts";
 import { type Version, VersionReader } from "./auditor/versions.ts";
 import { Witness } from "./auditor/witness.ts";
 import { type AuditReport, audit } from "./auditor.ts";
@@ -49,6 +49,7 @@ describe("the auditor", () => {
   /** Three versions of a World of its own, each with the files of the one before, and the ledger that goes with them. */
   async function history(): Promise<History> {
     const made = new History(images, `worlds/${INSTALLATION}/ns/w-${randomUUID().slice(0, 8)}`);
+    await made.enter();
     await made.publish(0, []);
     await made.publish(1, ["a"]);
     await made.publish(2, ["a", "b"]);
@@ -88,7 +89,7 @@ describe("the auditor", () => {
     const made = await history();
     const report = await reportOn(made.ledger, { from: 0, to: 1 });
     assert.deepEqual(report.findings, []);
-    assert.deepEqual(report.looked, { versions: 3, files: 2, boots: 1, tags: 3 });
+    assert.deepEqual(report.looked, { versions: 3, files: 2, boots: 1, tags: 4 });
   });
 
   test("a version's manifest is deleted", async () => {
@@ -148,6 +149,18 @@ describe("the auditor", () => {
     const made = await history();
     await made.tag("v1", made.digestOf(2));
     await made.tag("v1", made.digestOf(1));
+    assert.deepEqual(await findings(made.ledger), ["overwrittenTags"]);
+  });
+
+  test("a World's entry in the index of lineages goes, though nobody released it", async () => {
+    const made = await history();
+    await made.deleteEntry();
+    assert.deepEqual(await findings(made.ledger), ["lost"]);
+  });
+
+  test("a World's entry in the index is overwritten", async () => {
+    const made = await history();
+    await made.enter("otherwise");
     assert.deepEqual(await findings(made.ledger), ["overwrittenTags"]);
   });
 
@@ -231,6 +244,7 @@ class History {
   readonly #repository: string;
   readonly #digests: string[] = [];
   readonly #layers: string[] = [];
+  #entry = "";
   readonly #written = new Set<string>();
 
   constructor(images: Registry, repository: string) {
@@ -288,6 +302,22 @@ class History {
     this.note({ kind: "version", world: this.world, version, digest: this.digestOf(version) });
   }
 
+  /** In the index of lineages, as the operator enters a World. */
+  async enter(words = "as it is"): Promise<void> {
+    const { index, entry } = indexPlaceOf(this.#repository);
+    const empty = await this.#put(Buffer.from("{}"), "application/vnd.oci.empty.v1+json", index);
+    const annotations = { repository: this.#repository, words };
+    const body = Buffer.from(
+      JSON.stringify({ schemaVersion: 2, mediaType: MANIFEST, config: empty, layers: [empty], annotations }),
+    );
+    this.#entry = digest(body);
+    await this.#call("PUT", `manifests/${entry}`, { repository: index, body, type: MANIFEST });
+  }
+
+  async deleteEntry(): Promise<void> {
+    await this.#call("DELETE", `manifests/${this.#entry}`, { repository: indexPlaceOf(this.#repository).index });
+  }
+
   async tag(tag: string, to: string): Promise<void> {
     const answer = await this.#call("GET", `manifests/${to}`, { accept: MANIFEST });
     await this.#call("PUT", `manifests/${tag}`, { body: Buffer.from(await answer.arrayBuffer()), type: MANIFEST });
@@ -307,8 +337,12 @@ class History {
     this.note({ kind: "written", world: this.world, ...sandbox, path, sha256: sha256(path) });
   }
 
-  async #put(bytes: Buffer, mediaType: string): Promise<{ mediaType: string; digest: string; size: number }> {
-    const begun = await this.#call("POST", "blobs/uploads/", {});
+  async #put(
+    bytes: Buffer,
+    mediaType: string,
+    repository = this.#repository,
+  ): Promise<{ mediaType: string; digest: string; size: number }> {
+    const begun = await this.#call("POST", "blobs/uploads/", { repository });
     const target = new URL(begun.headers.get("location") ?? "", this.#registry.url);
     target.searchParams.set("digest", digest(bytes));
     const put = await fetch(target, { method: "PUT", body: new Uint8Array(bytes) });
@@ -319,9 +353,10 @@ class History {
   async #call(
     method: string,
     path: string,
-    call: { body?: Buffer; type?: string; accept?: string },
+    call: { body?: Buffer; type?: string; accept?: string; repository?: string },
   ): Promise<Response> {
-    const answer = await fetch(`${this.#registry.url}/v2/${this.#repository}/${path}`, {
+    const { repository = this.#repository } = call;
+    const answer = await fetch(`${this.#registry.url}/v2/${repository}/${path}`, {
       method,
       headers: {
         ...(call.type === undefined ? {} : { "content-type": call.type }),

@@ -5,7 +5,7 @@
 import { readFile } from "node:fs/promises";
 import { writesIn } from "./auditor/audit-log.ts";
 import { type ClusterAccess, capturesOn, containersOn, lookAtCluster, terminatingNamespaces } from "./auditor/hosts.ts";
-import { type Finding, type FindingKind, judgeLedger } from "./auditor/judge.ts";
+import { type Finding, type FindingKind, indexPlaceOf, judgeLedger } from "./auditor/judge.ts";
 import { mergeTags, type TagHistory, tagsOnDisk } from "./auditor/tags.ts";
 import { type Version, VersionReader, versionsIn } from "./auditor/versions.ts";
 import type { LedgerEntry } from "./ledger.ts";
@@ -36,14 +36,17 @@ export async function audit(request: AuditRequest): Promise<AuditReport> {
   const { ledger, tags } = request;
   const versions = await readVersions(request);
   for (const repository of repositoriesIn(ledger)) {
-    mergeTags(tags, await tagsOnDisk(request.registry.dataDirectory, repository));
+    for (const place of [repository, indexPlaceOf(repository).index]) {
+      mergeTags(tags, await tagsOnDisk(request.registry.dataDirectory, place));
+    }
   }
+  const indexed = await indexedIn(request);
   const containers = await containersOn(request.engineSocket, request.installation);
   const kept = new Set([...containers.map(({ name }) => name), ...(await capturesOn(request.engineSocket))]);
   const { accounted, deleting } = await lookAtCluster(request.cluster);
   const log = await readFile(request.auditLogPath, "utf8");
   const findings: Finding[] = [
-    ...judgeLedger(ledger, { versions, tags, kept }),
+    ...judgeLedger(ledger, { versions, tags, indexed, kept }),
     ...containers
       .filter(({ name }) => !accounted.has(name))
       .map(({ name }): Finding => ({ kind: "leakedContainers", what: `${name}: no object accounts for it` })),
@@ -64,6 +67,17 @@ async function readVersions({ ledger, registry, witnessed }: AuditRequest): Prom
     versions.set(name, await reader.version(repository, digest));
   }
   return versions;
+}
+
+/** By listing, as the operator looks for them. */
+async function indexedIn({ ledger, registry }: AuditRequest): Promise<Set<string>> {
+  const reader = new VersionReader(registry.url);
+  const indexed = new Set<string>();
+  for (const repository of repositoriesIn(ledger)) {
+    const { index, entry } = indexPlaceOf(repository);
+    if ((await reader.tags(index)).includes(entry)) indexed.add(repository);
+  }
+  return indexed;
 }
 
 const repositoriesIn = (ledger: readonly LedgerEntry[]): Set<string> =>

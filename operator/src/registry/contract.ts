@@ -98,6 +98,7 @@ export interface RegistryClient {
 export const MEDIA_TYPES = {
   ociManifest: "application/vnd.oci.image.manifest.v1+json",
   ociIndex: "application/vnd.oci.image.index.v1+json",
+  ociEmpty: "application/vnd.oci.empty.v1+json",
   ociConfig: "application/vnd.oci.image.config.v1+json",
   ociLayer: "application/vnd.oci.image.layer.v1.tar",
   ociLayerGzip: "application/vnd.oci.image.layer.v1.tar+gzip",

@@ -50,13 +50,20 @@ export function withClient(registry: InstallationRegistry, client: RegistryClien
   };
 }
 
+/** What a repository's name has of its World's UID. */
+export const LINEAGE_ID_LENGTH = 8;
+
 /** `<prefix>/<installation>/<namespace>/<world>-<first 8 of the UID>`: a World of the same name is a stranger. */
 export function worldRepository(
   prefix: string,
   owner: { installation: string; namespace: string; world: string; uid: string },
 ): string {
-  return `${prefix}/${owner.installation}/${owner.namespace}/${owner.world}-${owner.uid.slice(0, 8)}`;
+  return `${prefix}/${owner.installation}/${owner.namespace}/${owner.world}-${owner.uid.slice(0, LINEAGE_ID_LENGTH)}`;
 }
+
+/** `<prefix>/<installation>/<namespace>/<world>/lineages`: lists the repositories of all Worlds of this one's name. */
+export const lineageIndexBeside = (worldRepository: string): string =>
+  `${worldRepository.slice(0, -(LINEAGE_ID_LENGTH + 1))}/lineages`;
 
 /**
  * Whether a repository is that World's own, whatever prefix it was made under: it is read from status, which others may write,

@@ -54,6 +54,7 @@ test("the repositories of the installation are none on any host: a name in DNS m
         parseReference(`${host}/${repository}`),
       ).kind;
     assert.equal(judge("worlds/cluster-a/team/lab-1234:v1"), "refused");
+    assert.equal(judge("worlds/cluster-a/team/lab/lineages:0a1b2c3d"), "refused");
     assert.equal(judge("worlds/cluster-a-b/tools"), "allowed");
     assert.equal(judge("worlds/cluster-b/team/lab-1234"), "allowed");
     assert.equal(judge("mirror/tools"), "allowed");

@@ -11,6 +11,8 @@ export class MemoryRegistries {
   mounts: "Allowed" | "Refused" = "Allowed";
   /** What the catalog answers, until it is set back. */
   catalog: "Shown" | "NoCatalog" | RegistryErrorCode = "Shown";
+  /** Repositories that the catalog leaves out. */
+  readonly hidden = new Set<string>();
   /** Every write, in order, named `<repository> <write>`. */
   readonly writes: string[] = [];
   /** The operator dies before the write with this index. */
@@ -76,6 +78,6 @@ export class MemoryRegistries {
   #list(prefix: string): string[] | "NoCatalog" {
     if (this.catalog === "NoCatalog") return "NoCatalog";
     if (this.catalog !== "Shown") throw new RegistryError(this.catalog, "listing repositories");
-    return [...this.#repositories.keys()].filter((name) => name.startsWith(prefix));
+    return [...this.#repositories.keys()].filter((name) => name.startsWith(prefix) && !this.hidden.has(name));
   }
 }

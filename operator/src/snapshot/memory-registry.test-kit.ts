@@ -22,6 +22,8 @@ export class MemoryRegistry {
   readonly #spoilt = new Set<string>();
   /** Every manifest read, by its reference. */
   readonly reads: string[] = [];
+  /** How often the tags were listed. */
+  listings = 0;
   /** Listings of tags answer when this has resolved. */
   silent: Promise<void> | undefined;
   readonly client: RegistryClient;
@@ -58,6 +60,7 @@ export class MemoryRegistry {
   }
 
   #list(): string[] {
+    this.listings++;
     this.#failIfTold("tags");
     return [...this.tags.keys()];
   }

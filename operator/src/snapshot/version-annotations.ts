@@ -98,6 +98,16 @@ export function annotationsOf(facts: ImageFacts): Readonly<Record<string, string
   };
 }
 
+/** What an entry in the index of lineages says: for people, and so that no two entries are the same bytes. */
+export const lineageAnnotations = (
+  world: ImageFacts["world"],
+  repository: string,
+): Readonly<Record<string, string>> => ({
+  [`${ANNOTATION}world`]: `${world.namespace}/${world.name}`,
+  [`${ANNOTATION}world-uid`]: world.uid,
+  [`${ANNOTATION}repository`]: repository,
+});
+
 const digest = z.templateLiteral(["sha256:", z.string().regex(/^[0-9a-f]{64}$/)]);
 const wholeNumber = z
   .string()

@@ -14,6 +14,7 @@ const OLD = worldRepository("worlds", {
   world: "lab",
   uid: "0a1b2c3d-old",
 });
+const INDEX = "worlds/install/team/lab/lineages";
 const history = publishedHistory([0, 1, 3], { uid: "0a1b2c3d-old" });
 const newest = history[2];
 assert.ok(newest);
@@ -61,7 +62,7 @@ test("the versions are in the own repository under the same numbers and digests,
   assert.equal(parts.condition("Ready")?.status, "True");
   assert.ok(parts.reasons().includes("LineageAdopted"));
   assert.ok(
-    parts.registries.writes.every((write) => write.startsWith(`${REPOSITORY} `)),
+    parts.registries.writes.every((write) => write.startsWith(`${REPOSITORY} `) || write.startsWith(`${INDEX} `)),
     "the old one stays as it is",
   );
 });
@@ -70,12 +71,21 @@ test("blobs are mounted; where the registry would not, they are copied", async (
   const mounted = adopting();
   await mounted.pass();
   assert.ok(mounted.registries.writes.some((write) => write.includes(" mount ")));
-  assert.ok(mounted.registries.writes.every((write) => !write.includes(" blob ")));
+  assert.ok(mounted.registries.writes.every((write) => !write.startsWith(`${REPOSITORY} blob `)));
   const copied = adopting();
   copied.registries.mounts = "Refused";
   await copied.pass();
   assert.ok(copied.registries.writes.every((write) => !write.includes(" mount ")));
   assert.deepEqual([...copied.registry.blobs.keys()].sort(), [...mounted.registry.blobs.keys()].sort());
+});
+
+test("an adoption enters the World in the index before it copies, and leaves the earlier one's entry", async () => {
+  const parts = adopting();
+  await parts.pass();
+  const { writes } = parts.registries;
+  const entered = writes.indexOf(`${INDEX} manifest ${REPOSITORY.slice(-8)}`);
+  const copied = writes.findIndex((write) => write.startsWith(`${REPOSITORY} `));
+  assert.ok(entered >= 0 && entered < copied, writes.join("\n"));
 });
 
 test("the registry's host may be left out of the name", async () => {
@@ -90,6 +100,7 @@ const refused: [name: string, repository: string][] = [
   ["another prefix", OLD.replace("worlds/", "images/")],
   ["another registry", `elsewhere.example/${OLD}`],
   ["something deeper", `${OLD}/deeper`],
+  ["the index of lineages", INDEX],
   ["the namespace itself", "worlds/install/team"],
   ["the World's own repository", REPOSITORY],
 ];

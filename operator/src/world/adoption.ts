@@ -9,6 +9,7 @@ import { copyBlobs } from "../registry/copy.ts";
 import { isRegistryError } from "../registry/errors.ts";
 import { isRepository } from "../registry/reference.ts";
 import { readBackVersion, versionTag } from "../snapshot/publish.ts";
+import { enterLineage } from "./lineage-index.ts";
 import { readVersions } from "./lineage-reader.ts";
 import { rescuesKept } from "./lost-hold.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
@@ -27,6 +28,7 @@ export async function adoptRepository(scope: WorldScope): Promise<PhaseResult> {
   const from = repositoryToAdopt(scope, source.name);
   const lineage = await readLineageOf(scope, from);
   const genesis = await genesisOf(scope, { from, lineage });
+  await enterLineage(scope);
   const { copied, damaged } = await copyVersions(scope, { from, lineage });
   const adopted = await commitAdoption(scope, { lineage, copied, genesis });
   if (adopted) announceAdoption(scope, { from, copied, damaged });

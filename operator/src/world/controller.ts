@@ -13,6 +13,7 @@ import { endDeadReservation } from "./dead-reservation.ts";
 import { keepFinalizer, letGo } from "./ending.ts";
 import { becomeGenesis } from "./genesis.ts";
 import { dropLeftovers } from "./leftovers.ts";
+import { keepEntered, SeenInIndex } from "./lineage-index.ts";
 import { endLostHold } from "./lost-hold.ts";
 import { mendHead } from "./mend-head.ts";
 import { recordRepository } from "./own-repository.ts";
@@ -38,18 +39,23 @@ const phases: readonly Phase<WorldScope>[] = [
   becomeGenesis, // the source image, copied and published as version 0
   lookBeyondHead, // the registry has newer versions than the status: a restored etcd
   repairTags, // head can be read, each v<n> exists, latest follows head
+  keepEntered, // the World is in the index of lineages
   tellDamage, // what the periodic verification found
   dropLeftovers, // captures in the repository that nobody needs
   retain, // versions beyond the limit go
 ];
 
 export function reconcileWorlds(dependencies: WorldDependencies): Reconcile {
+  const seenInIndex = new SeenInIndex();
   return async (key, context) => {
     const world = dependencies.worlds.get(key);
-    if (!world) return {};
+    if (!world) {
+      seenInIndex.forget(key);
+      return {};
+    }
     const { name, namespace, uid } = world.metadata;
     const ref = { name, namespace: namespace ?? "", uid };
-    const scope: WorldScope = { dependencies, context, world, ref, problems: [] };
+    const scope: WorldScope = { dependencies, context, world, ref, seenInIndex, problems: [] };
     try {
       return await runPhases({ phases, scope, context, finish: summarise });
     } catch (error) {

@@ -9,11 +9,13 @@ import { rescueTag } from "../snapshot/publish.ts";
 import { worldUidIn } from "../snapshot/version-annotations.ts";
 import { whyForced } from "./forced-end.ts";
 import { unpublishedRescues } from "./lineage.ts";
+import { leaveIndex } from "./lineage-index.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import { numberOfTag } from "./recovery.ts";
 import { judgeRescue } from "./rescue/judge.ts";
 import { placeOf } from "./rescue/tend.ts";
 import type { WorldScope } from "./scope.ts";
+import { registryReason } from "./source-errors.ts";
 import { statusOf, WORLD_FINALIZER } from "./status-writer.ts";
 
 /**
@@ -151,8 +153,8 @@ async function deleteOrKeepContent(scope: WorldScope): Promise<void> {
 }
 
 const reasonToWait = (error: Error): string => {
-  if (error instanceof Terminal) return error.reason;
-  return isRegistryError(error, "Unavailable") ? "RegistryUnavailable" : "RegistryRefused";
+  if (error instanceof RegistryError) return registryReason(error);
+  return error instanceof Terminal ? error.reason : "RegistryRefused";
 };
 
 function announceKept({ dependencies }: WorldScope, world: World, because: string): void {
@@ -182,6 +184,7 @@ async function deleteContent(scope: WorldScope): Promise<void> {
     signal.throwIfAborted();
     await client.deleteManifest(name, digest, signal);
   }
+  await leaveIndex(scope);
 }
 
 /** What sessions left behind, and rescues that were exported. */

@@ -9,6 +9,7 @@ import { explainNotReady, selectRuntime } from "../runtime/selection.ts";
 import { withoutVolumes } from "../snapshot/image-config.ts";
 import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publish.ts";
 import { creatorOf } from "./creator.ts";
+import { enterLineage } from "./lineage-index.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import { demandNoPreviousLineage } from "./previous.ts";
 import type { WorldScope } from "./scope.ts";
@@ -26,6 +27,7 @@ export async function becomeGenesis(scope: WorldScope): Promise<PhaseResult> {
   const repository = repositoryInRegistry(scope);
   // A reservation says that it was looked before.
   if (!scope.world.status?.pending) await demandNoPreviousLineage(scope);
+  await enterLineage(scope);
   const copied = await explainSourceErrors(source, () =>
     scope.dependencies.sources.copyInto(source, { repository, platform }, scope.context.signal),
   );

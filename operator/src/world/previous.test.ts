@@ -14,6 +14,7 @@ const runtime = runtimeOf({ spec: { selection: "Default" }, status: { platform: 
 const repositoryOf = (world: string, uid: string, namespace = "team", installation = "install") =>
   worldRepository("worlds", { installation, namespace, world, uid });
 const OLD = repositoryOf("lab", "0a1b2c3d-old");
+const INDEX = "worlds/install/team/lab/lineages";
 
 interface Beside extends Pick<NonNullable<Parameters<typeof worldParts>[0]>, "sandboxes" | "runtimes"> {
   /** Versions of the earlier World. */
@@ -55,6 +56,11 @@ function made(
     putHistory(parts.registries.repository(repository), publishedHistory(numbers, { uid: "0a1b2c3d-old" }));
   }
   return parts;
+}
+
+/** As the operator of the earlier Worlds did it. */
+function enter(parts: Parts, ...repositories: readonly string[]): void {
+  for (const repository of repositories) parts.registries.repository(INDEX).tags.set(repository.slice(-8), "sha256:");
 }
 
 const isGenesis = (parts: Parts): boolean => parts.world()?.status.head?.version === 0;
@@ -174,7 +180,19 @@ test("an emptied repository is no lineage: deletionPolicy Delete leaves its name
 });
 
 for (const answer of ["NoCatalog", "Unauthorized"] as const) {
-  test(`a registry that shows no catalog (${answer}): the World starts, and it is said that nobody could look`, async () => {
+  test(`a registry that shows no catalog (${answer}): an earlier World is found by the index of lineages`, async () => {
+    const parts = made();
+    parts.registries.catalog = answer;
+    enter(parts, OLD);
+    const end = await parts.pass();
+    assert.ok(end instanceof Terminal);
+    assert.equal(end.reason, "PreviousLineageFound");
+    assert.ok(end.message.includes(`127.0.0.1:5055/${OLD} (newest version 2)`), end.message);
+    assert.deepEqual(parts.registries.writes, [], "a World that stalls is not entered");
+    assert.deepEqual(parts.reasons(), ["PreviousLineageFound"]);
+  });
+
+  test(`no catalog (${answer}) and no entry: the World starts, and it is said what nobody could look for`, async () => {
     const parts = made();
     parts.registries.catalog = answer;
     await parts.pass();
@@ -182,6 +200,43 @@ for (const answer of ["NoCatalog", "Unauthorized"] as const) {
     assert.ok(parts.reasons().includes("LineagesNotListed"));
   });
 }
+
+test("with a catalog nothing is unknown: it is not said that something could not be listed", async () => {
+  const parts = made({}, []);
+  await parts.pass();
+  assert.ok(isGenesis(parts));
+  assert.ok(!parts.reasons().includes("LineagesNotListed"));
+});
+
+test("index and catalog count together, each lineage once, and what is no entry of a World is none", async () => {
+  const unlisted = repositoryOf("lab", "99999999");
+  const parts = made({}, [OLD, unlisted]);
+  parts.registries.hidden.add(unlisted);
+  enter(parts, OLD, unlisted);
+  parts.registries.repository(INDEX).tags.set("latest", "sha256:");
+  const end = await parts.pass();
+  assert.ok(end instanceof Terminal);
+  assert.equal(
+    end.message,
+    `an earlier World of this name left versions: 127.0.0.1:5055/${OLD} (newest version 2), 127.0.0.1:5055/${unlisted} (newest version 2)`,
+  );
+});
+
+test("an entry whose repository is empty is no lineage: its World never published, or was deleted with its versions", async () => {
+  const parts = made({}, []);
+  enter(parts, OLD);
+  await parts.pass();
+  assert.ok(isGenesis(parts));
+});
+
+test("an index that cannot be listed is waited for: it is not taken for an empty one", async () => {
+  const parts = made({}, []);
+  parts.registries.repository(INDEX).failing.set("tags", "Unavailable");
+  const end = await parts.pass();
+  assert.ok(end instanceof Waiting);
+  assert.equal(end.reason, "RegistryUnavailable");
+  assert.equal(parts.world()?.status.head, undefined);
+});
 
 test("a catalog that cannot be read now is waited for: it is not taken for an empty one", async () => {
   const parts = made();

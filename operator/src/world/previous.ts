@@ -4,8 +4,9 @@
  */
 import { Terminal } from "../reconciler/policy.ts";
 import { isRegistryError } from "../registry/errors.ts";
-import { worldRepository } from "../registry/installation.ts";
+import { LINEAGE_ID_LENGTH, worldRepository } from "../registry/installation.ts";
 import { versionTag } from "../snapshot/publish.ts";
+import { lineagesInIndex } from "./lineage-index.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import { numberOfTag } from "./recovery.ts";
 import type { WorldScope } from "./scope.ts";
@@ -15,19 +16,21 @@ import { explainOwnRegistryErrors } from "./source-errors.ts";
 /** Annotation: repositories (their last path component, by comma) beside which the World starts anew. */
 export const IGNORE_LINEAGES = "agentworlds.dev/ignore-lineages";
 
-/** What a repository's name has of its World's UID. */
-const UID_LENGTH = 8;
-
 /** A repository of an earlier World that has versions. */
 interface PreviousLineage {
   readonly repository: string;
   readonly newest: number;
 }
 
-/** Throws `PreviousLineageFound` unless the World's annotation names each of them; says so when they cannot be listed. */
+/**
+ * Throws `PreviousLineageFound` unless the World's annotation names each of them. The index has every World that was made or
+ * seen by an operator that keeps one; older ones only the catalog knows, and it is said when it is not shown.
+ */
 export async function demandNoPreviousLineage(scope: WorldScope): Promise<void> {
-  const repositories = await repositoriesOfName(scope);
-  if (repositories === "Unlisted") return announceUnlisted(scope);
+  const catalogued = await repositoriesInCatalog(scope);
+  const own = repositoryInRegistry(scope);
+  const known = [...(await lineagesInIndex(scope)), ...(catalogued === "Unlisted" ? [] : catalogued)];
+  const repositories = [...new Set(known)].filter((one) => one !== own).sort();
   const ignored = ignoredLineages(scope);
   const found: PreviousLineage[] = [];
   for (const repository of repositories.filter((name) => !ignored.has(lastComponent(name)))) {
@@ -35,7 +38,10 @@ export async function demandNoPreviousLineage(scope: WorldScope): Promise<void> 
     if (newest !== undefined) found.push({ repository, newest });
   }
   const [first] = found;
-  if (!first) return;
+  if (!first) {
+    if (catalogued === "Unlisted") announceUnlisted(scope);
+    return;
+  }
   const { asWeNameIt } = scope.dependencies.registry;
   const named = found.map(({ repository, newest }) => `${asWeNameIt(repository)} (newest version ${newest})`);
   throw new Terminal("PreviousLineageFound", {
@@ -51,16 +57,15 @@ function commandToIgnore(scope: WorldScope, found: readonly PreviousLineage[]): 
   return `kubectl annotate world ${name} -n ${namespace} --overwrite ${IGNORE_LINEAGES}=${all.join(",")}`;
 }
 
-/** `<prefix>/<installation>/<namespace>/<world>-<8 characters of a UID>`, the own one left out. */
-async function repositoriesOfName(scope: WorldScope): Promise<readonly string[] | "Unlisted"> {
+/** `<prefix>/<installation>/<namespace>/<world>-<8 characters of a UID>`. */
+async function repositoriesInCatalog(scope: WorldScope): Promise<readonly string[] | "Unlisted"> {
   const { registry, installation } = scope.dependencies;
   const { namespace, name } = scope.ref;
   const prefix = worldRepository(registry.prefix, { installation, namespace, world: name, uid: "" });
-  const own = repositoryInRegistry(scope);
   try {
     const listed = await registry.client.listRepositories(prefix, scope.context.signal);
     if (listed === "NoCatalog") return "Unlisted";
-    return listed.filter((one) => one !== own && /^[^/]{8}$/.test(one.slice(prefix.length))).sort();
+    return listed.filter((one) => isLineageId(one.slice(prefix.length)));
   } catch (error) {
     // Many registries show their catalog to administrators only.
     if (isRegistryError(error, "Unauthorized")) return "Unlisted";
@@ -83,7 +88,8 @@ async function newestWork(scope: WorldScope, repository: string): Promise<number
 /** A version gets its tag after its commit; until then Sandboxes remember it, and a Runtime what is in no version. */
 async function mayHaveUntaggedWork(scope: WorldScope, repository: string): Promise<boolean> {
   const { namespace, name } = scope.ref;
-  const isItsWorld = (uid: string | undefined): boolean => uid?.slice(0, UID_LENGTH) === repository.slice(-UID_LENGTH);
+  const isItsWorld = (uid: string | undefined): boolean =>
+    uid?.slice(0, LINEAGE_ID_LENGTH) === repository.slice(-LINEAGE_ID_LENGTH);
   const isKept = scope.dependencies.runtimes
     .list()
     .flatMap(({ status }) => status?.rescues ?? [])
@@ -102,6 +108,8 @@ function ignoredLineages({ world }: WorldScope): ReadonlySet<string> {
   return new Set(named.filter((one) => one !== ""));
 }
 
+const isLineageId = (text: string): boolean => text.length === LINEAGE_ID_LENGTH && !text.includes("/");
+
 const lastComponent = (repository: string): string => repository.slice(repository.lastIndexOf("/") + 1);
 
 function announceUnlisted({ dependencies, world, ref }: WorldScope): void {
@@ -111,7 +119,7 @@ function announceUnlisted({ dependencies, world, ref }: WorldScope): void {
       type: "Warning",
       reason: "LineagesNotListed",
       action: "Look",
-      message: `the registry shows no catalog: whether an earlier World ${ref.namespace}/${ref.name} left versions is not known; this one starts anew`,
+      message: `no earlier World ${ref.namespace}/${ref.name} is in the index of lineages, and this one starts anew; the registry shows no catalog, so one that no operator with an index ever saw would not be found`,
     },
   );
 }

@@ -7,6 +7,7 @@ import type { ImageSources } from "../registry/sources.ts";
 import type { RuntimeDriver } from "../runtime/contract.ts";
 import type { RuntimeRescues } from "../runtime/rescues.ts";
 import type { SnapshotMechanism } from "../snapshot/contract.ts";
+import type { SeenInIndex } from "./lineage-index.ts";
 import type { WorldRef, WorldStatusWriter } from "./status-writer.ts";
 import type { LineageFindings } from "./verification.ts";
 
@@ -94,6 +95,7 @@ export interface WorldScope {
   /** Replaced once: by what is left of a pass that was cut off. */
   context: ReconcileContext;
   readonly ref: WorldRef;
+  readonly seenInIndex: SeenInIndex;
   /** The object as last read or written in this pass. Replaced, never mutated. */
   world: World;
   /** Set by `endLostHold`: the holder's Sandbox is gone, and why the hold stands all the same. */
@@ -104,7 +106,7 @@ export interface WorldScope {
   rescueDueMs?: number;
   /** Set by `repairTags`: what was found of head's manifest. */
   head?: HeadFinding;
-  /** Set by `repairTags` and `retain`: what a person should know and the next pass looks at again. */
+  /** Set by `repairTags`, `keepEntered` and `retain`: what a person should know and the next pass looks at again. */
   problems: readonly WorldProblem[];
   /** Set by `keepFinalizer`: this controller has nothing more to do with the World that is being deleted. */
   ended?: true;
@@ -124,5 +126,11 @@ export interface HeadFinding extends Finding {
 
 /** A condition that is present only while it is true. */
 export interface WorldProblem extends Finding {
-  readonly type: "TagTaken" | "VersionsMissing" | "VersionsDamaged" | "TagsNotRepaired" | "PrunedNotDeleted";
+  readonly type:
+    | "TagTaken"
+    | "VersionsMissing"
+    | "VersionsDamaged"
+    | "TagsNotRepaired"
+    | "PrunedNotDeleted"
+    | "LineageNotIndexed";
 }

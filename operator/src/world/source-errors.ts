@@ -50,6 +50,10 @@ export async function explainOwnRegistryErrors<R>(doing: string, call: () => Pro
   }
 }
 
+/** The reason of a condition about the installation's own registry. */
+export const registryReason = (error: RegistryError): string =>
+  error.code === "Unavailable" ? "RegistryUnavailable" : "RegistryRefused";
+
 function ownRegistryWaits(doing: string, error: RegistryError): Waiting {
   const heals = HEALS.includes(error.code);
   return new Waiting(heals ? "RegistryUnavailable" : "RegistryRefused", {

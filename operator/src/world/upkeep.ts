@@ -18,6 +18,7 @@ import {
 } from "./retention.ts";
 import type { HeadFinding, WorldScope } from "./scope.ts";
 import { sessionsNow } from "./sessions.ts";
+import { registryReason } from "./source-errors.ts";
 import { statusOf } from "./status-writer.ts";
 
 /** Tags are observed and repaired by every pass, they are not stages of a publication. */
@@ -35,7 +36,7 @@ export async function repairTags(scope: WorldScope): Promise<PhaseResult> {
   } catch (error) {
     // A World stays bootable while its registry cannot be asked: say so, and look again in the next pass.
     if (!(error instanceof RegistryError)) throw error;
-    scope.head = { status: "Unknown", reason: reasonOf(error), message: error.message };
+    scope.head = { status: "Unknown", reason: registryReason(error), message: error.message };
     return CONTINUE;
   }
   scope.head = headFinding(head, proof);
@@ -93,7 +94,7 @@ async function repairAllTags(scope: WorldScope, found: { head: VersionPointer; p
     }
   } catch (error) {
     if (!(error instanceof RegistryError)) throw error;
-    problem(scope, "TagsNotRepaired", { reason: reasonOf(error), message: error.message });
+    problem(scope, "TagsNotRepaired", { reason: registryReason(error), message: error.message });
   }
 }
 
@@ -211,7 +212,7 @@ async function deletePrunedManifests(scope: WorldScope, inUse: ReadonlySet<strin
     );
   }
   if (failure) {
-    problem(scope, "PrunedNotDeleted", { reason: reasonOf(failure), message: failure.message });
+    problem(scope, "PrunedNotDeleted", { reason: registryReason(failure), message: failure.message });
     return requeueAfter(isRegistryError(failure, "Unavailable") ? 30_000 : 600_000);
   }
   // What a session still needs is looked at again when its compute goes, and at the latest then.
@@ -250,9 +251,6 @@ function digestsInUse(scope: WorldScope, sessions: readonly Sandbox[]): Readonly
   ]);
   return new Set([...digests, ...kept].filter((digest) => digest !== undefined));
 }
-
-const reasonOf = (error: RegistryError): string =>
-  isRegistryError(error, "Unavailable") ? "RegistryUnavailable" : "RegistryRefused";
 
 /** `version 3`, `versions 3, 4`. */
 const named = (versions: readonly { readonly version: number }[]): string =>

@@ -5,7 +5,7 @@ import type { Files, LedgerEntry, LedgerFact } from "../ledger.ts";
 import { type Evidence, type FindingKind, judgeLedger } from "./judge.ts";
 import type { Version } from "./versions.ts";
 
-const REPOSITORY = "worlds/i/ns/w1-0";
+const REPOSITORY = "worlds/i/ns/w1-00000000";
 const one = { sandbox: "uid-1", boot: 1 } as const;
 const two = { sandbox: "uid-2", boot: 1 } as const;
 const written = (boot: typeof one | typeof two, path: string): LedgerFact => ({
@@ -40,7 +40,12 @@ const VERSIONS: Readonly<Record<string, Version>> = { d0: whole(), d1: whole("a"
 
 function judge(
   facts: readonly LedgerFact[],
-  changed: { versions?: Record<string, Version>; tags?: Record<string, string[]>; kept?: string[] } = {},
+  changed: {
+    versions?: Record<string, Version>;
+    tags?: Record<string, string[]>;
+    indexed?: string[];
+    kept?: string[];
+  } = {},
 ): FindingKind[] {
   const evidence: Evidence = {
     versions: new Map(
@@ -50,6 +55,7 @@ function judge(
       ]),
     ),
     tags: new Map(Object.entries(changed.tags ?? { [`${REPOSITORY}:v2`]: ["d2"] })),
+    indexed: new Set(changed.indexed ?? [REPOSITORY]),
     kept: new Set(changed.kept ?? []),
   };
   const entries = facts.map((fact, at): LedgerEntry => ({ ...fact, at }));
@@ -156,6 +162,17 @@ test("a version acknowledged after the boot was asked for need not be in it", ()
     isBoot(two)(fact) ? ({ kind: "booted", world: "w1", ...two, digest: "d1", files: holds("a") } as const) : fact,
   );
   assert.deepEqual(judge(older), []);
+});
+
+test("a World with versions that is not in the index of lineages is a loss, unless it went with them or has none", () => {
+  assert.deepEqual(judge(CLEAN, { indexed: [] }), ["lost"]);
+  assert.deepEqual(judge([...CLEAN, { kind: "released", world: "w1" }], { indexed: [] }), []);
+  assert.deepEqual(judge(CLEAN.slice(0, 2), { indexed: [] }), []);
+});
+
+test("an entry of the index that has named two digests was overwritten; another World's entry is its own", () => {
+  assert.deepEqual(judge(CLEAN, { tags: { "worlds/i/ns/w1/lineages:00000000": ["e", "x"] } }), ["overwrittenTags"]);
+  assert.deepEqual(judge(CLEAN, { tags: { "worlds/i/ns/w1/lineages:11111111": ["e", "x"] } }), []);
 });
 
 test("a version's tag that has named two digests was overwritten; other tags may move", () => {

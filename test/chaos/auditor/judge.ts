@@ -28,6 +28,8 @@ export interface Evidence {
   readonly versions: ReadonlyMap<string, Version>;
   /** By `repository:tag`: every digest that the tag was ever seen to name. */
   readonly tags: ReadonlyMap<string, readonly string[]>;
+  /** Repositories that the index of their World's name lists. */
+  readonly indexed: ReadonlySet<string>;
   /** `aw-<uid>-<boot>` of every container that is there, and names of captures. */
   readonly kept: ReadonlySet<string>;
 }
@@ -54,6 +56,7 @@ export function judgeLedger(entries: readonly LedgerEntry[], evidence: Evidence)
       ...judgeWork(history, evidence),
       ...judgeBoots(history, evidence),
       ...judgeTags(history, evidence),
+      ...judgeIndex(history, evidence),
     ];
   });
 }
@@ -156,15 +159,30 @@ function judgeBoots(history: History, evidence: Evidence): Finding[] {
   });
 }
 
-/** A version's tag has one digest for ever. */
+/** Whoever makes a World anew finds the earlier one by the index: without its entry the versions are there and nobody knows. */
+function judgeIndex({ repository, versions, entries }: History, { indexed }: Evidence): Finding[] {
+  const isReleased = entries.some(({ kind }) => kind === "released");
+  if (versions.length === 0 || isReleased || indexed.has(repository)) return [];
+  return [finding("lost", `${repository} is not in the index of lineages`)];
+}
+
+/** A tag of a version, or of an entry in the index, has one digest for ever. */
 function judgeTags(history: History, evidence: Evidence): Finding[] {
   return [...evidence.tags].flatMap(([name, digests]) => {
     const [repository, tag = ""] = name.split(":");
-    if (repository !== history.repository || !/^v\d+$/.test(tag)) return [];
+    const { index, entry } = indexPlaceOf(history.repository);
+    const isVersion = repository === history.repository && /^v\d+$/.test(tag);
+    if (!isVersion && !(repository === index && tag === entry)) return [];
     const named = new Set([...digests, ...acknowledgedAs(history, tag)]);
     return named.size > 1 ? [finding("overwrittenTags", `${name} has named ${[...named].join(" and ")}`)] : [];
   });
 }
+
+/** `<path>/<world>-<8 characters>` has the tag `<8 characters>` in `<path>/<world>/lineages`. */
+export const indexPlaceOf = (repository: string): { readonly index: string; readonly entry: string } => ({
+  index: `${repository.slice(0, -9)}/lineages`,
+  entry: repository.slice(-8),
+});
 
 const acknowledgedAs = (history: History, tag: string): string[] =>
   history.versions.filter(({ version }) => tag === `v${version}`).map(({ digest }) => digest);

@@ -1,22 +1,38 @@
 /** Lineages on real parts: a status that is gone, an etcd that was restored, a World made again, a blob that is lost. */
 import assert from "node:assert/strict";
-import { after, before, describe, test } from "node:test";
+import { after, afterEach, before, describe, test } from "node:test";
 import type { World } from "@agentworlds/crds";
 import { eventWith } from "../../kit/events.ts";
+import { type FaultProxy, startFaultProxy } from "../../kit/index.ts";
 import { conditionOf, type RunningControllers, startControllers, testConfig, until } from "../../kit/operator.ts";
 import { Stage } from "../../kit/stage.ts";
 
 describe("a lineage", () => {
   const parts = new AsyncDisposableStack();
   let stage: Stage;
+  let proxy: FaultProxy;
   let controllers: RunningControllers;
-  const start = () => startControllers(stage.site, { config: testConfig(stage.site.ground) });
+  const start = () =>
+    startControllers(stage.site, {
+      config: testConfig(stage.site.ground, {
+        registry: { url: proxy.url, pullAs: new URL(stage.registry.endpoint.url).host },
+      }),
+    });
 
   before(async () => {
-    stage = parts.use(await Stage.open());
+    stage = parts.use(
+      await Stage.open({
+        async registryUrl(url) {
+          const { hostname, port } = new URL(url);
+          proxy = parts.use(await startFaultProxy({ targetHost: hostname, targetPort: Number(port) }));
+          return proxy.url;
+        },
+      }),
+    );
     controllers = await start();
     parts.defer(() => controllers.stop());
   });
+  afterEach(() => proxy.clear());
   after(() => parts.disposeAsync());
 
   /** Sessions that each leave a file and a version. */
@@ -200,6 +216,74 @@ describe("a lineage", () => {
     const anew = await settled(fresh);
     assert.equal(anew.status.head?.version, 0);
     await stage.kubectl("-n", stage.namespace, "delete", "world", "again", "--timeout=60s");
+  });
+
+  const indexOf = (world: World): string => stage.repositoryOf(world).replace(/-[^-]{8}$/, "/lineages");
+  const entryOf = (world: World): string => stage.repositoryOf(world).slice(-8);
+  const entries = async (world: World) => (await stage.registry.listTags(indexOf(world), stage.site.signal)).sort();
+  const hideCatalog = (status: number) =>
+    proxy.add({ path: /^\/v2\/_catalog/, fault: { kind: "respond", status, body: '{"errors":[]}' } });
+
+  for (const status of [401, 404]) {
+    test(`a registry that answers ${status} to its catalog: a World made again stalls all the same, and goes on or starts anew`, async () => {
+      const hidden = hideCatalog(status);
+      const name = `hidden-${status}`;
+      const first = await work(await stage.readyWorld(name), "one");
+      assert.ok(hidden.applied > 0, "the catalog was asked for and not shown");
+      await eventWith(stage.site, first, "LineagesNotListed");
+      const { repository } = first.status;
+      assert.ok(repository);
+      await stage.kubectl("-n", stage.namespace, "delete", "world", name, "--timeout=60s");
+      const second = await stage.createWorld({}, name);
+      const stalled = await until(
+        () => stage.world(second),
+        (object) => conditionOf(object, "Stalled")?.reason === "PreviousLineageFound",
+        { what: "PreviousLineageFound" },
+      );
+      assert.ok(conditionOf(stalled, "Stalled")?.message.includes(`${repository} (newest version 1)`));
+      assert.equal(stalled.status.head, undefined);
+      assert.deepEqual(await entries(first), [entryOf(first)], "who stalls is not entered");
+      await stage.kubectl("-n", stage.namespace, "delete", "world", name, "--timeout=60s");
+
+      const adopted = await settled(await stage.createWorld({ from: { repository: { name: repository } } }, name));
+      assert.equal(adopted.status.head?.digest, first.status.head?.digest);
+      assert.deepEqual(await entries(first), [entryOf(first), entryOf(adopted)].sort());
+      await stage.kubectl("-n", stage.namespace, "delete", "world", name, "--timeout=60s");
+    });
+  }
+
+  test("without a catalog: a World that was deleted with its versions leaves no entry, and its name starts at genesis", async () => {
+    hideCatalog(404);
+    const first = await work(await stage.readyWorld("gone", { deletionPolicy: "Delete" }), "one");
+    assert.deepEqual(await entries(first), [entryOf(first)]);
+    await stage.kubectl("-n", stage.namespace, "delete", "world", "gone", "--timeout=60s");
+    assert.deepEqual(await entries(first), []);
+    const second = await settled(await stage.readyWorld("gone", { deletionPolicy: "Delete" }));
+    assert.equal(second.status.head?.version, 0);
+    await stage.kubectl("-n", stage.namespace, "delete", "world", "gone", "--timeout=60s");
+  });
+
+  test("a World that is older than the index is entered by the next operator, and found without a catalog", async () => {
+    const world = await work(await stage.readyWorld("older"), "one");
+    const { digest } = await stage.registry.getManifest(indexOf(world), entryOf(world), stage.site.signal);
+    await stage.registry.deleteManifest(indexOf(world), digest, stage.site.signal);
+    await controllers.stop();
+    controllers = await start();
+    await until(
+      async () => ({ status: { tags: await entries(world) } }),
+      ({ status }) => status.tags.includes(entryOf(world)),
+      { what: "the World to be entered" },
+    );
+    const again = await stage.registry.getManifest(indexOf(world), entryOf(world), stage.site.signal);
+    assert.equal(again.digest, digest, "the same entry");
+    hideCatalog(401);
+    await stage.kubectl("-n", stage.namespace, "delete", "world", "older", "--timeout=60s");
+    const second = await stage.createWorld({}, "older");
+    await until(
+      () => stage.world(second),
+      (object) => conditionOf(object, "Stalled")?.reason === "PreviousLineageFound",
+      { what: "PreviousLineageFound" },
+    );
   });
 
   test("a repository of another namespace is refused, and nothing of it is read", async () => {
