@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NamespaceSelector, Runtime } from "@agentworlds/crds";
 import fc from "fast-check";
-import { isNamespaceAllowed, selectHost, selectRuntime } from "./selection.ts";
+import { isNamespaceAllowed, judgeRecorded, selectHost, selectRuntime } from "./selection.ts";
 import { at, runtimeOf } from "./test-objects.test-kit.ts";
 
 const named = (name: string, parts: Parameters<typeof runtimeOf>[0] = {}): Runtime =>
@@ -69,6 +69,21 @@ const cases: [name: string, runtimes: Runtime[], wish: string | undefined, want:
   ],
 ];
 for (const [name, runtimes, wish, want, names] of cases) {
+  const recorded: [name: string, runtime: Runtime, wish: string | undefined, want: string][] = [
+    ["the one that is asked for", named("a"), "a", "found"],
+    ["a default where none is named", named("a", { spec: byDefault }), undefined, "found"],
+    ["not another one than is named", named("a", { spec: byDefault }), "b", "RuntimeChanged"],
+    ["not one that is no default where none is named", named("a"), undefined, "RuntimeChanged"],
+    ["not one that is not for this namespace", named("a", { spec: teamOnly }), "a", "RuntimeNotAllowed"],
+    ["not one that is being deleted", named("a", { metadata: deleted }), "a", "RuntimeDeleting"],
+  ];
+  for (const [name, runtime, wish, want] of recorded) {
+    test(`a recorded boot may go on on: ${name}`, () => {
+      const verdict = judgeRecorded(runtime, wishFor(wish));
+      assert.equal(verdict.kind === "missing" ? verdict.reason : verdict.kind, want);
+    });
+  }
+
   test(`a session gets ${name}`, () => {
     const verdict = selectRuntime(runtimes, wishFor(wish));
     if (verdict.kind === "found") assert.equal(verdict.runtime.metadata.name, want);

@@ -11,7 +11,8 @@ export type RuntimeVerdict =
         | "NoDefaultRuntime"
         | "SeveralDefaultRuntimes"
         | "RuntimeNotAllowed"
-        | "RuntimeDeleting";
+        | "RuntimeDeleting"
+        | "RuntimeChanged";
       readonly message: string;
       readonly remediation: string;
     };
@@ -26,8 +27,23 @@ export interface RuntimeWish {
 export function selectRuntime(runtimes: readonly Runtime[], wish: RuntimeWish): RuntimeVerdict {
   const named =
     wish.name === undefined ? selectDefault(runtimes, wish.namespaceLabels) : selectByName(runtimes, wish.name);
-  if (named.kind === "missing") return named;
-  const { runtime } = named;
+  return named.kind === "missing" ? named : judgeUse(named.runtime, wish);
+}
+
+/** For a boot that is recorded on this Runtime already: another default than the one at its admission does not move it. */
+export function judgeRecorded(runtime: Runtime, wish: RuntimeWish): RuntimeVerdict {
+  const { name } = runtime.metadata;
+  if (wish.name === undefined ? runtime.spec.selection === "Default" : wish.name === name)
+    return judgeUse(runtime, wish);
+  return {
+    kind: "missing",
+    reason: "RuntimeChanged",
+    message: `the boot is recorded on Runtime ${name}, and ${wish.name === undefined ? "the default" : `Runtime ${wish.name}`} is asked for`,
+    remediation: "it is admitted anew",
+  };
+}
+
+function judgeUse(runtime: Runtime, wish: RuntimeWish): RuntimeVerdict {
   if (runtime.metadata.deletionTimestamp) {
     return {
       kind: "missing",
@@ -44,7 +60,7 @@ export function selectRuntime(runtimes: readonly Runtime[], wish: RuntimeWish): 
       remediation: "name another Runtime in spec.runtime, or ask its owner to widen spec.namespaces",
     };
   }
-  return named;
+  return { kind: "found", runtime };
 }
 
 /** Why a Runtime without a platform cannot be used yet. That its hosts were not asked yet is how every Runtime begins. */

@@ -14,7 +14,7 @@ import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
 import { bootNamed, computeName } from "../../runtime/contract.ts";
 import { ownCompute } from "../../runtime/open-boot.ts";
-import { selectHost, selectRuntime } from "../../runtime/selection.ts";
+import { selectHost } from "../../runtime/selection.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import { askedBy } from "../../world/creator.ts";
 import {
@@ -28,8 +28,8 @@ import { rescuesOf } from "../../world/lost-hold.ts";
 import { writingSessions } from "../../world/sessions.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { statusOf } from "../../world/status-writer.ts";
-import { checkRuntime } from "../admission.ts";
 import { BOOT_TIMED_OUT, bootLimit, isFirstBoot } from "../boot-limit.ts";
+import { chooseRuntime } from "../boot-runtime.ts";
 import { headBehind, isFull, layersOf, requireAvailableHead, requireNewestHead, requireRoom } from "../boot-source.ts";
 import { holdClaim, letGoOfWorld } from "../hold.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent } from "../record.ts";
@@ -90,7 +90,7 @@ const isOutcomeUnknown = (error: unknown): boolean => error instanceof Connectio
 
 async function admitOrThrow(scope: SandboxScope, wakes: readonly SandboxRequest[]): Promise<PhaseResult> {
   const world = scope.sandbox.spec.world ? requireWorld(scope) : undefined;
-  const runtime = await requireRuntime(scope, world);
+  const runtime = await chooseRuntime(scope);
   const from: VersionPointer = world ? versionOf(scope, world) : { digest: await resolveImage(scope, runtime) };
   await bootInTurn(scope, { runtime, from, wakes });
   const { bootedFrom = from, compute } = scope.sandbox.status ?? {};
@@ -151,29 +151,6 @@ function whyNotReady({ status }: World): string | undefined {
 
 /** The message goes into an Event too, which holds less than a condition. */
 const LONGEST_WHY = 900;
-
-async function requireRuntime(scope: SandboxScope, world: World | undefined): Promise<Runtime> {
-  const { namespaces, runtimes } = scope.dependencies;
-  const namespaceName = scope.sandbox.metadata.namespace ?? "";
-  const namespace = await namespaces.get({ name: namespaceName }, { signal: scope.context.signal });
-  const verdict = selectRuntime(runtimes.list(), {
-    name: scope.sandbox.spec.runtime?.name ?? world?.spec.runtime?.name,
-    namespace: namespaceName,
-    namespaceLabels: namespace.metadata.labels ?? {},
-  });
-  if (verdict.kind === "missing") {
-    throw new Waiting(verdict.reason, { message: verdict.message, remediation: verdict.remediation, afterMs: 60_000 });
-  }
-  const check = checkRuntime(verdict.runtime, {
-    saves: world !== undefined,
-    platform: world?.status?.genesis?.platform,
-    cpu: scope.sandbox.spec.resources?.cpu !== undefined,
-    memory: scope.sandbox.spec.resources?.memory !== undefined,
-  });
-  if (check.kind === "refused") throw new Terminal(check.reason, check);
-  if (check.kind === "waits") throw new Waiting(check.reason, { ...check, afterMs: 30_000 });
-  return verdict.runtime;
-}
 
 function versionOf(scope: SandboxScope, world: World): VersionPointer {
   const status = statusOf(world);

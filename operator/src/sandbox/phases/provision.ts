@@ -1,5 +1,11 @@
 /** Compute exists, exactly once, and answers; then the clock starts. */
-import { quantityToBytes, quantityToCpus, type SandboxCompute, type SandboxStatus } from "@agentworlds/crds";
+import {
+  quantityToBytes,
+  quantityToCpus,
+  type Runtime,
+  type SandboxCompute,
+  type SandboxStatus,
+} from "@agentworlds/crds";
 import { startDeadline as startTimer } from "../../reconciler/deadline.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
@@ -8,6 +14,7 @@ import type { ComputeSpec, ObservedCompute, RuntimeDriver } from "../../runtime/
 import { RuntimeError } from "../../runtime/errors.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
 import { bootLimit, bootMsLeft } from "../boot-limit.ts";
+import { refuseBoot, requireRecordedRuntime } from "../boot-runtime.ts";
 import { mendDeadline, sessionDurations, startDeadline } from "../deadline.ts";
 import { epoch } from "../judge.ts";
 import { BootOvertaken, demandSameBoot, recordProgress } from "../record.ts";
@@ -30,10 +37,12 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
 }
 
 /** Returns the id of the engine that has it. */
-async function makeCompute(scope: SandboxScope, { runtime, host }: SandboxCompute): Promise<string> {
+async function makeCompute(scope: SandboxScope, compute: SandboxCompute): Promise<string> {
   const { signal } = scope.context;
-  scope.driver = await scope.dependencies.driverFor(runtime, host, signal);
-  const spec = { ...computeSpec(scope), ...(await pullCredentials(scope)) };
+  const runtime = await requireRecordedRuntime(scope, compute);
+  scope.driver = await scope.dependencies.driverFor(compute.runtime, compute.host, signal);
+  const image = imageToBoot(scope, await requireOrigin(scope, compute));
+  const spec = { ...computeSpec(scope, { compute, runtime, image }), ...(await pullCredentials(scope)) };
   await pullInTime(scope, { driver: scope.driver, spec });
   await bringUp(scope, { driver: scope.driver, spec });
   return scope.driver.identity(signal);
@@ -205,18 +214,12 @@ async function pullCredentials(scope: SandboxScope): Promise<Pick<ComputeSpec, "
   return login === undefined ? {} : { pullCredentials: login };
 }
 
-function computeSpec(scope: SandboxScope): ComputeSpec {
-  const { metadata, spec, status } = scope.sandbox;
-  const { installation, runtimes } = scope.dependencies;
-  const compute = status?.compute;
-  const runtime = compute && runtimes.get(compute.runtime);
-  if (!compute || !runtime || !status?.bootedFrom) {
-    throw new Waiting("RuntimeNotFound", {
-      message: `Runtime ${compute?.runtime} does not exist any more`,
-      remediation: "create it again, or delete this Sandbox",
-      afterMs: 60_000,
-    });
-  }
+function computeSpec(
+  scope: SandboxScope,
+  { compute, runtime, image }: { compute: SandboxCompute; runtime: Runtime; image: string },
+): ComputeSpec {
+  const { metadata, spec } = scope.sandbox;
+  const { installation } = scope.dependencies;
   const { isolation } = runtime.spec;
   const memory = spec.resources?.memory ?? isolation?.memory;
   const cpu = spec.resources?.cpu ?? isolation?.cpu;
@@ -228,7 +231,7 @@ function computeSpec(scope: SandboxScope): ComputeSpec {
       sandboxUid: metadata.uid,
       boot: compute.boot,
     },
-    image: imageToBoot(scope, status.bootedFrom.digest),
+    image,
     limits: {
       pids: isolation?.pidsLimit ?? 512,
       ...(memory === undefined ? {} : { memoryBytes: quantityToBytes(memory) }),
@@ -239,6 +242,13 @@ function computeSpec(scope: SandboxScope): ComputeSpec {
       ...(isolation?.ociRuntime === undefined ? {} : { ociRuntime: isolation.ociRuntime }),
     },
   };
+}
+
+async function requireOrigin(scope: SandboxScope, compute: SandboxCompute): Promise<Digest> {
+  const { bootedFrom } = scope.sandbox.status;
+  if (bootedFrom) return bootedFrom.digest;
+  const message = `status does not say what boot ${compute.boot} begins with`;
+  return refuseBoot(scope, compute, { reason: "VersionNotFound", message });
 }
 
 /** `repository@digest` as the host names it. */
