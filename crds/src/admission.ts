@@ -1,6 +1,7 @@
 import { CREATED_BY, CREATOR_VARIABLES, STAMP_NAME, STAMPED_RESOURCES } from "./creator-stamp.ts";
 import { GROUP, VERSION } from "./object.ts";
 import type { SchemaNode } from "./openapi.ts";
+import { REQUEST_ID, REQUEST_ID_RULE } from "./requests.ts";
 import { celString } from "./schema.ts";
 
 /** Most Secrets that one Sandbox may take variables from: each costs the API server one authorisation. */
@@ -8,6 +9,12 @@ export const ENVIRONMENT_SECRETS_MAX = 16;
 
 /** Digest of the newest version in the registry, which is to become head although `World.status` is older (docs/adr/0012). */
 export const ADOPT_HEAD = "agentworlds.dev/adopt-head";
+
+/** Id of a snapshot that is asked for by annotation: the controller copies it into `status.requests[]` once (DESIGN §6). */
+export const SNAPSHOT_REQUESTED = "agentworlds.dev/snapshot-requested";
+
+/** Name of the user who set it, as authenticated: stamped beside it where the API server can, checked everywhere. */
+export const SNAPSHOT_REQUESTED_BY = "agentworlds.dev/snapshot-requested-by";
 
 const ADMISSION = "admissionregistration.k8s.io/v1";
 
@@ -18,6 +25,8 @@ export function validatingPolicies(): SchemaNode[] {
     ...stampIsTruePolicy(),
     ...stampIsKeptPolicy(),
     ...adoptionPolicy(),
+    ...snapshotPolicy(),
+    ...snapshotUserPolicy(),
     ...secretsPolicy(),
     ...usedHostsPolicy(),
   ];
@@ -25,7 +34,7 @@ export function validatingPolicies(): SchemaNode[] {
 
 /** The policies that need MutatingAdmissionPolicy v1, so 1.36; elsewhere a webhook of the gateways stamps (docs/adr/0008-creator-stamp.md). */
 export function mutatingPolicies(): SchemaNode[] {
-  return stampPolicy();
+  return [...stampPolicy(), ...snapshotStampPolicy()];
 }
 
 const resources = (operations: readonly string[], plurals: readonly string[]): SchemaNode => ({
@@ -179,6 +188,101 @@ function adoptionPolicy(): SchemaNode[] {
       },
     ],
   });
+}
+
+const annotationOf = (object: string, name: string): string => `${object}.metadata.?annotations[?${celString(name)}]`;
+const SNAPSHOT_ID = annotationOf("object", SNAPSHOT_REQUESTED);
+const SNAPSHOT_USER = annotationOf("object", SNAPSHOT_REQUESTED_BY);
+const KNOWN_SNAPSHOT_USER = annotationOf("oldObject", SNAPSHOT_REQUESTED_BY);
+/** Somebody asks now; whatever else changes, and whoever changes it, asks for nothing. */
+const ASKS_FOR_SNAPSHOT = `(${SNAPSHOT_ID}.hasValue() && (request.operation == 'CREATE' || ${SNAPSHOT_ID} != ${annotationOf("oldObject", SNAPSHOT_REQUESTED)}))`;
+/** Who has asked: the sender of the request that asks, and after that whoever it was. */
+const SNAPSHOT_ASKER = `(${ASKS_FOR_SNAPSHOT} ? request.userInfo.username : request.operation == 'CREATE' || !${SNAPSHOT_ID}.hasValue() ? '' : ${KNOWN_SNAPSHOT_USER}.orValue(''))`;
+const ANOTHER_SNAPSHOT_USER = {
+  name: "user-is-another",
+  expression: `${SNAPSHOT_USER}.orValue('') != ${SNAPSHOT_ASKER}`,
+};
+
+/** Who asks for a snapshot by annotation needs the right to ask for it by verb, and an id that the verb would take. */
+function snapshotPolicy(): SchemaNode[] {
+  const name = `snapshot-requested.${GROUP}`;
+  const right = `authorizer.group('sessions.${GROUP}').resource('sandboxes').subresource('snapshot').namespace(request.namespace).name(request.name)`;
+  const known = "oldObject.?status.?requests.orValue([])";
+  return denying(name, {
+    matchConstraints: resources(["CREATE", "UPDATE"], ["sandboxes"]),
+    matchConditions: [{ name: "snapshot-is-asked-for", expression: ASKS_FOR_SNAPSHOT }],
+    validations: [
+      {
+        expression: `${right}.check('create').allowed()`,
+        messageExpression: `'the annotation ${SNAPSHOT_REQUESTED} asks for a snapshot, which ' + request.userInfo.username + ' may not do: create on sandboxes.sessions.${GROUP}/snapshot is needed'`,
+        message: `the annotation ${SNAPSHOT_REQUESTED} asks for a snapshot, which you may not do`,
+        reason: "Forbidden",
+      },
+      {
+        expression: `${SNAPSHOT_ID}.orValue('').matches(${celString(REQUEST_ID.source)})`,
+        message: `the annotation ${SNAPSHOT_REQUESTED} must be an id of ${REQUEST_ID_RULE}`,
+        reason: "Invalid",
+      },
+      {
+        expression: `request.operation == 'CREATE' || !${known}.exists(known, known.id == ${SNAPSHOT_ID}.orValue('') && known.verb != 'Snapshot')`,
+        message: `the annotation ${SNAPSHOT_REQUESTED} has an id that was used for another verb of this Sandbox: use a new one`,
+        reason: "Invalid",
+      },
+    ],
+  });
+}
+
+/** Behind the stamp, and in its place where nothing stamps: the user that is named beside the id is the one who asks. */
+function snapshotUserPolicy(): SchemaNode[] {
+  const name = `snapshot-requested-by.${GROUP}`;
+  return denying(name, {
+    matchConstraints: resources(["CREATE", "UPDATE"], ["sandboxes"]),
+    matchConditions: [
+      { name: "user-is-named", expression: `${SNAPSHOT_USER}.orValue('') != ''` },
+      ANOTHER_SNAPSHOT_USER,
+    ],
+    validations: [
+      {
+        // What stays as it was is nobody's claim: the id alone was taken away.
+        expression: `request.operation != 'CREATE' && !${ASKS_FOR_SNAPSHOT} && ${SNAPSHOT_USER} == ${KNOWN_SNAPSHOT_USER}`,
+        message: `the annotation ${SNAPSHOT_REQUESTED_BY} names whoever sets ${SNAPSHOT_REQUESTED}, together with it: remove it, or set it to your own user name`,
+        reason: "Forbidden",
+      },
+    ],
+  });
+}
+
+/** Stamps who asks for a snapshot by annotation; puts it back when somebody else changes it. */
+function snapshotStampPolicy(): SchemaNode[] {
+  const name = `snapshot-requested-by.${GROUP}`;
+  const path = `'/metadata/annotations/${SNAPSHOT_REQUESTED_BY.replace("/", "~1")}'`;
+  return [
+    {
+      apiVersion: ADMISSION,
+      kind: "MutatingAdmissionPolicy",
+      metadata: metadata(name),
+      spec: {
+        failurePolicy: "Fail",
+        reinvocationPolicy: "IfNeeded",
+        matchConstraints: resources(["CREATE", "UPDATE"], ["sandboxes"]),
+        matchConditions: [ANOTHER_SNAPSHOT_USER],
+        variables: [{ name: "asker", expression: SNAPSHOT_ASKER }],
+        mutations: [
+          {
+            patchType: "JSONPatch",
+            jsonPatch: {
+              // One of the two annotations is there, so there are annotations.
+              expression: [
+                `variables.asker == '' ? [JSONPatch{op: 'remove', path: ${path}}]`,
+                `: [JSONPatch{op: 'add', path: ${path}, value: variables.asker}]`,
+              ].join("\n"),
+            },
+          },
+        ],
+      },
+    },
+    binding("MutatingAdmissionPolicyBinding", name),
+  ];
 }
 
 /** Whoever sets the environment must be able to read every Secret in it: otherwise a Sandbox would read for them. */

@@ -1,5 +1,5 @@
 /** The three kinds: schemas to parse with, types, names, constants of conditions, limits of status texts. */
-export { ADOPT_HEAD } from "./admission.ts";
+export { ADOPT_HEAD, SNAPSHOT_REQUESTED, SNAPSHOT_REQUESTED_BY } from "./admission.ts";
 export { CREATED_BY, causedByUser, creatorStamp, STAMP_NAME, STAMPED_RESOURCES } from "./creator-stamp.ts";
 export type { KindDefinition, KindResource, PrinterColumn } from "./definition.ts";
 export {
@@ -24,6 +24,7 @@ export {
   type VersionPointer,
 } from "./object.ts";
 export { InvalidQuantity, isQuantity, type Quantity, quantityToBytes, quantityToCpus } from "./quantity.ts";
+export { type Appended, appendRequest, REQUEST_ID, REQUEST_ID_RULE } from "./requests.ts";
 export {
   isOciRuntime,
   type NamespaceSelector,

@@ -30,6 +30,8 @@ export const LIMITS = {
   lostWork: 16,
   prunedVersions: 64,
   requests: 16,
+  /** Ids of requests that came by annotation and are remembered. */
+  annotated: 32,
 } as const;
 
 /** `1 host`, `2 hosts`: a number with its noun. */

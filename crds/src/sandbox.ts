@@ -17,6 +17,7 @@ import {
   digest,
   exactlyOne,
   hasExactlyOne,
+  list,
   listByKey,
   matching,
   objectName,
@@ -328,7 +329,14 @@ export const sandboxStatusSchema = z.object({
   operation: operationSchema.exactOptional().describe("The snapshot or ending in progress."),
   requests: listByKey(requestSchema, { max: LIMITS.requests, key: "id" })
     .exactOptional()
-    .describe("Verbs asked for through the sessions API, with their answers; at most 16, answered ones make room."),
+    .describe(
+      "Verbs asked for through the sessions API or by annotation, with their answers; at most 16, answered ones make room.",
+    ),
+  snapshotsRequested: list(word(64), LIMITS.annotated)
+    .exactOptional()
+    .describe(
+      "Values of the annotation `agentworlds.dev/snapshot-requested` that were taken up, newest last; none of them is taken up again. At most 32.",
+    ),
   lastEnding: endingSchema.exactOptional().describe("How the last boot ended; absent while one runs."),
   lastSnapshot: z
     .object({

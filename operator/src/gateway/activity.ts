@@ -1,9 +1,10 @@
 import type { Sandbox } from "@agentworlds/crds";
+import { sessionState } from "../runtime/session-state.ts";
 import type { Call, Parts } from "./call.ts";
 import { Failure } from "./failure.ts";
 import { pause } from "./follow-object.ts";
 import type { SandboxWrite } from "./sandbox-store.ts";
-import { notRunning, sessionState } from "./session.ts";
+import { notRunning } from "./session.ts";
 import { type TouchWrite, touchDeadline, touchWrite } from "./touch.ts";
 
 /** A session somebody may work in now: the compute is the one recorded in the object that was read for this request. */

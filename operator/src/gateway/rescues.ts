@@ -1,6 +1,7 @@
 /** Rescues of a World for people: what is kept, and what they want done with it. The leading controller does it. */
 import { randomUUID } from "node:crypto";
 import {
+  appendRequest,
   clip,
   LIMITS,
   type Sandbox,
@@ -18,7 +19,6 @@ import { readJson } from "./body.ts";
 import { type Answer, json, onlyParameters, type Parts, type WorldCall } from "./call.ts";
 import { GROUP_VERSION } from "./discovery.ts";
 import { badRequest, Failure } from "./failure.ts";
-import { appendRequest } from "./requests.ts";
 import { idSchema } from "./slow-verb.ts";
 import { stallGuard, watched } from "./stall-guard.ts";
 import type { Decision } from "./status-swap.ts";

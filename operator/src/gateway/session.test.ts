@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Sandbox } from "@agentworlds/crds";
-import { notRunning, type SessionState, sessionState } from "./session.ts";
+import { type SessionState, sessionState } from "../runtime/session-state.ts";
+import { notRunning } from "./session.ts";
 
 const at = "2031-01-01T00:00:00.000Z";
 const compute = { runtime: "r", host: "h", id: "aw-u-1", boot: 1, provisionedAt: at };

@@ -1,20 +1,27 @@
 import { randomUUID } from "node:crypto";
-import { clip, LIMITS, type Sandbox, type SandboxRequestResult } from "@agentworlds/crds";
+import {
+  appendRequest,
+  clip,
+  LIMITS,
+  REQUEST_ID,
+  REQUEST_ID_RULE,
+  type Sandbox,
+  type SandboxRequestResult,
+} from "@agentworlds/crds";
 import * as z from "zod";
+import { sessionState } from "../runtime/session-state.ts";
 import { isoTime } from "./activity.ts";
 import { readJson } from "./body.ts";
 import { type Answer, type Call, json, onlyParameters, type Parts } from "./call.ts";
 import { Failure } from "./failure.ts";
-import { appendRequest, type NewRequest } from "./requests.ts";
+import type { NewRequest } from "./requests.ts";
 import type { SandboxWrite } from "./sandbox-store.ts";
-import { closed, notRunning, sessionState } from "./session.ts";
+import { closed, notRunning } from "./session.ts";
 import type { Decision } from "./status-swap.ts";
 import { noPlace } from "./touch-verb.ts";
 import { untilAnswered } from "./until-answered.ts";
 
-export const idSchema = z
-  .string()
-  .regex(/^[A-Za-z0-9][-_.A-Za-z0-9]{0,63}$/, "must be 1 to 64 letters, digits, '-', '_' or '.'");
+export const idSchema = z.string().regex(REQUEST_ID, `must be ${REQUEST_ID_RULE}`);
 const description = z.string().max(LIMITS.description).optional();
 const snapshotSchema = z.strictObject({ id: idSchema.optional(), description });
 const closeSchema = z.strictObject({

@@ -1,13 +1,14 @@
 import { randomUUID } from "node:crypto";
-import { clip, LIMITS, type Sandbox } from "@agentworlds/crds";
+import { appendRequest, clip, LIMITS, type Sandbox } from "@agentworlds/crds";
 import * as z from "zod";
+import { sessionState } from "../runtime/session-state.ts";
 import { asStatus, isoTime, lastActivity } from "./activity.ts";
 import { readJson } from "./body.ts";
 import { type Answer, type Call, json, onlyParameters, type Parts } from "./call.ts";
 import { badRequest, Failure } from "./failure.ts";
-import { appendRequest, type NewRequest, openWake } from "./requests.ts";
+import { type NewRequest, openWake } from "./requests.ts";
 import type { SandboxWrite } from "./sandbox-store.ts";
-import { modeHibernated, notRunning, sessionState } from "./session.ts";
+import { modeHibernated, notRunning } from "./session.ts";
 import type { Decision } from "./status-swap.ts";
 import { touchDeadline, touchWrite } from "./touch.ts";
 

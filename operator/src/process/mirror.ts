@@ -1,5 +1,5 @@
 /** The local mirrors of the three kinds, and which keys become due when one of them changes. */
-import type { Runtime, Sandbox, World } from "@agentworlds/crds";
+import { type Runtime, type Sandbox, SNAPSHOT_REQUESTED, type World } from "@agentworlds/crds";
 import type { KubeClient } from "../kube/contract.ts";
 import { listWatchOf } from "../kube/list-watch-of.ts";
 import { RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
@@ -168,6 +168,7 @@ export function sandboxIntent(mirrors: Mirrors, key: string): string | undefined
     metadata.uid,
     metadata.generation,
     metadata.deletionTimestamp,
+    metadata.annotations?.[SNAPSHOT_REQUESTED],
     status?.requests?.map((request) => [request.id, request.result === undefined]),
     world && [world.metadata.uid, world.metadata.generation, world.status?.head?.digest],
     mirrors.runtimes.list().map(offerOf),

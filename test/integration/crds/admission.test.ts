@@ -1,7 +1,14 @@
 /** Who created an object is kept, and nobody takes a Secret they may not read. All of it by policies in the API server. */
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
-import { ADOPT_HEAD, CREATED_BY, sandboxSchema, worldSchema } from "@agentworlds/crds";
+import { after, before, describe, test } from "node:test";
+import {
+  ADOPT_HEAD,
+  CREATED_BY,
+  SNAPSHOT_REQUESTED,
+  SNAPSHOT_REQUESTED_BY,
+  sandboxSchema,
+  worldSchema,
+} from "@agentworlds/crds";
 import { z } from "zod";
 import { controlPlane, eventually } from "../../kit/index.ts";
 import { CREATORS, sandboxOf, stampOf } from "../gateway/creators.ts";
@@ -150,6 +157,96 @@ test("another version becomes head by the word of somebody with that right only;
     ["alice"],
   );
   await eventually(async () => (await patch(alice, wish)).status === 200, { what: "the right is in force" });
+});
+
+/** What an answer's annotations say of a snapshot that is asked for. */
+function askedIn(answer: Answer): (string | undefined)[] {
+  assert.ok(answer.status < 300, answer.message);
+  const annotations = sandboxSchema.parse(answer.body).metadata.annotations ?? {};
+  return [annotations[SNAPSHOT_REQUESTED], annotations[SNAPSHOT_REQUESTED_BY]];
+}
+const annotate = (api: Api, name: string, annotations: Record<string, string | null>): Promise<Answer> =>
+  api.patch(at("Sandbox", name), { metadata: { annotations } });
+const ask = (api: Api, id: string | null): Promise<Answer> => annotate(api, "asked", { [SNAPSHOT_REQUESTED]: id });
+
+describe("a snapshot that is asked for by annotation", () => {
+  before(async () => {
+    await create(alice, { kind: "Sandbox", name: "asked", spec: { image: "busybox" } });
+    await grant(
+      "snapshotters",
+      [{ apiGroups: ["sessions.agentworlds.dev"], resources: ["sandboxes/snapshot"], verbs: ["create"] }],
+      ["alice", "tab\tbed"],
+    );
+    let tries = 0;
+    await eventually(
+      async () => {
+        const answer = await ask(alice, `try-${tries++}`);
+        return answer.status === 200 && askedIn(answer)[1] === "alice";
+      },
+      { what: "right and stamp are in force" },
+    );
+  });
+
+  test("takes the right to the verb: who may write the Sandbox alone is told what is missing, also at its creation", async () => {
+    const refused = await ask(bob, "his");
+    assert.equal(refused.status, 403);
+    assert.match(
+      refused.message,
+      /bob may not do: create on sandboxes\.sessions\.agentworlds\.dev\/snapshot is needed/,
+    );
+    const born = {
+      kind: "Sandbox",
+      name: "born",
+      spec: { image: "busybox" },
+      annotations: { [SNAPSHOT_REQUESTED]: "x" },
+    };
+    assert.equal((await create(bob, born)).status, 403);
+    assert.deepEqual(askedIn(await create(alice, born)), ["x", "alice"]);
+  });
+
+  test("names whoever sets it, whatever the request claims, and keeps the name while others write the rest", async () => {
+    const forged = { [SNAPSHOT_REQUESTED]: "second", [SNAPSHOT_REQUESTED_BY]: "bob" };
+    assert.deepEqual(askedIn(await annotate(alice, "asked", forged)), ["second", "alice"]);
+    for (const api of [bob, admin]) {
+      assert.deepEqual(askedIn(await annotate(api, "asked", { other: "changed" })), ["second", "alice"]);
+      assert.deepEqual(askedIn(await annotate(api, "asked", { [SNAPSHOT_REQUESTED_BY]: "bob" })), ["second", "alice"]);
+      assert.deepEqual(askedIn(await annotate(api, "asked", { [SNAPSHOT_REQUESTED_BY]: null })), ["second", "alice"]);
+    }
+    assert.deepEqual(askedIn(await annotate(admin, "asked", { [SNAPSHOT_REQUESTED]: "third" })), [
+      "third",
+      "local-admin",
+    ]);
+    assert.deepEqual(askedIn(await ask(bob, null)), [undefined, undefined], "to take it away asks for nothing");
+    assert.deepEqual(askedIn(await annotate(bob, "asked", { [SNAPSHOT_REQUESTED_BY]: "bob" })), [undefined, undefined]);
+  });
+
+  for (const [what, id] of [
+    ["empty", ""],
+    ["of 65 characters", "x".repeat(65)],
+    ["with a space", "two words"],
+    ["that begins with a dot", ".hidden"],
+  ] as const) {
+    test(`an id ${what} is refused`, async () => {
+      const refused = await ask(alice, id);
+      assert.equal(refused.status, 422);
+      assert.match(refused.message, /must be an id of 1 to 64 letters, digits/);
+    });
+  }
+
+  test("an id of another verb is refused, one of a snapshot is the same wish, and the operator's patches ask for nothing", async () => {
+    const request = (id: string, verb: string) => ({ id, verb, user: "alice", at: "2031-01-01T00:00:00.000Z" });
+    const requests = [request("closing", "Close"), request("same", "Snapshot")];
+    const status = { observedGeneration: 1, requests, snapshotsRequested: ["same"] };
+    assert.equal((await admin.patch(`${at("Sandbox", "asked")}/status`, { status })).status, 200);
+    const refused = await ask(alice, "closing");
+    assert.equal(refused.status, 422);
+    assert.match(refused.message, /was used for another verb of this Sandbox/);
+    assert.deepEqual(askedIn(await ask(alice, "same")), ["same", "alice"]);
+    const operator = { metadata: { finalizers: ["agentworlds.dev/sandbox"] } };
+    assert.equal((await bob.patch(at("Sandbox", "asked"), operator)).status, 200);
+    assert.equal((await bob.patch(`${at("Sandbox", "asked")}/status`, { status: { boot: 1 } })).status, 200);
+    assert.equal((await bob.patch(at("Sandbox", "asked"), { metadata: { finalizers: null } })).status, 200);
+  });
 });
 
 test("other annotations stay when the stamp is set", async () => {
@@ -362,6 +459,37 @@ test("a host in use cannot be removed from its Runtime; one that is not can, and
   await setUsed(0);
   const free = await setHosts(host("b"));
   assert.equal(free.status, 200, free.message);
+});
+
+test("where nothing stamps who asks for a snapshot, a name beside the id must be true, and may be left out", async () => {
+  await admin.send(
+    "DELETE",
+    "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/snapshot-requested-by.agentworlds.dev",
+  );
+  await create(alice, { kind: "Sandbox", name: "unstamped-wish", spec: { image: "busybox" } });
+  const say = (api: Api, annotations: Record<string, string | null>) => annotate(api, "unstamped-wish", annotations);
+  const refused = await eventually(
+    async () => {
+      const answer = await say(alice, { [SNAPSHOT_REQUESTED]: "a", [SNAPSHOT_REQUESTED_BY]: "bob" });
+      return answer.status === 200 ? undefined : answer;
+    },
+    { what: "the mutation is no longer in force" },
+  );
+  assert.equal(refused.status, 403);
+  assert.match(refused.message, /names whoever sets agentworlds\.dev\/snapshot-requested/);
+  assert.deepEqual(askedIn(await say(alice, { [SNAPSHOT_REQUESTED]: "b", [SNAPSHOT_REQUESTED_BY]: "alice" })), [
+    "b",
+    "alice",
+  ]);
+  assert.equal((await say(admin, { [SNAPSHOT_REQUESTED]: "c" })).status, 403, "the name beside it is another's");
+  assert.equal((await say(bob, { [SNAPSHOT_REQUESTED_BY]: "bob" })).status, 403);
+  assert.deepEqual(askedIn(await say(bob, { other: "changed" })), ["b", "alice"]);
+  assert.deepEqual(askedIn(await say(bob, { [SNAPSHOT_REQUESTED]: null })), [undefined, "alice"]);
+  assert.deepEqual(askedIn(await say(bob, { other: "changed again" })), [undefined, "alice"]);
+  assert.deepEqual(askedIn(await say(alice, { [SNAPSHOT_REQUESTED]: "d", [SNAPSHOT_REQUESTED_BY]: null })), [
+    "d",
+    undefined,
+  ]);
 });
 
 test("where the stamp is not put back, a change of it is refused", async () => {

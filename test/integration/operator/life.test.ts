@@ -62,6 +62,48 @@ describe("a World and its sessions", () => {
     );
   });
 
+  test("kubectl annotate makes a version of the running session, once for an id, by the name of whoever annotated", async () => {
+    const world = await stage.readyWorld();
+    const sandbox = await stage.readySandbox(world);
+    await stage.shell(sandbox, "echo kept > /tmp/a");
+    const annotate = (id: string) =>
+      stage.kubectl(
+        "-n",
+        stage.namespace,
+        "annotate",
+        "sandbox",
+        sandbox.metadata.name,
+        "--overwrite",
+        `agentworlds.dev/snapshot-requested=${id}`,
+      );
+    const answered = (id: string) =>
+      until(
+        () => stage.sandbox(sandbox),
+        ({ status }) => status.requests?.find((request) => request.id === id)?.result !== undefined,
+        { what: `${id} to be answered` },
+      );
+    await annotate("by-hand");
+    const after = await answered("by-hand");
+    const { status } = await stage.world(world);
+    const [request] = after.status.requests ?? [];
+    assert.equal(request?.result?.outcome, "Succeeded", request?.result?.message);
+    assert.equal(request?.result?.digest, status.head?.digest);
+    assert.equal(status.head?.version, 1);
+    assert.equal(request?.user, "local-admin");
+    assert.equal(status.versions?.at(-1)?.causedBy.user, "local-admin");
+    assert.deepEqual(after.status.snapshotsRequested, ["by-hand"]);
+    await annotate("again");
+    await answered("again");
+    await annotate("by-hand");
+    await stage.setMode(sandbox, "Hibernated");
+    await annotate("asleep");
+    const asleep = await answered("asleep");
+    assert.equal(asleep.status.requests?.at(-1)?.result?.code, "Hibernated");
+    await eventWith(stage.site, asleep, "SnapshotNotTaken");
+    const versions = (await stage.world(world)).status.versions?.map(({ reason }) => reason);
+    assert.deepEqual(versions, ["Genesis", "Snapshot", "Snapshot", "Mode"], "no id made two versions");
+  });
+
   test("the version's config is the genesis image's: no keep-alive command, no label, no environment of the session", async () => {
     const world = await stage.readyWorld();
     const sandbox = await stage.readySandbox(world, { env: [{ name: "PLANTED", value: "planted-value-77" }] });
