@@ -1,5 +1,8 @@
+import { EVERY_UNIT } from "./files.ts";
+
 /** Files that take long, most of it waiting: begun first, so that none of them is what everybody waits for at the end. */
 export const LONGEST = [
+  EVERY_UNIT,
   "test/chaos/sample.test.ts",
   "test/integration/operator/crash.test.ts",
   "test/integration/e2e/rest.test.ts",
@@ -15,7 +18,7 @@ export const LONGEST = [
   "test/chaos/auditor.test.ts",
 ];
 
-/** The order in which test files are run: the longest first, those that need no parts last. */
+/** The order in which test files are run: the longest first. */
 export function inOrder(files: readonly string[]): string[] {
   const rank = (file: string): number => {
     const found = LONGEST.findIndex((beginning) => file.startsWith(beginning));

@@ -47,9 +47,9 @@ export function memoryResource<T extends KubeObject>(
   const keyOf = (ref: ObjectRef): string => `${type.namespaced ? (ref.namespace ?? "") : ""}/${ref.name}`;
   const keep = (key: string, object: T): T => {
     version += 1;
-    const fresh = { ...object, metadata: { ...object.metadata, resourceVersion: String(version) } };
+    const fresh = frozenCopy({ ...object, metadata: { ...object.metadata, resourceVersion: String(version) } });
     stored.set(key, fresh);
-    return structuredClone(fresh);
+    return fresh;
   };
 
   function write(ref: ObjectRef, verb: SeenWrite["verb"], body: unknown, carryOut: (known: T | undefined) => T): T {
@@ -88,7 +88,7 @@ export function memoryResource<T extends KubeObject>(
   const memory: MemoryResource<T> = {
     type,
     writes,
-    peek: (ref) => structuredClone(stored.get(keyOf(ref))),
+    peek: (ref) => stored.get(keyOf(ref)),
     put: (object) => keep(keyOf(object.metadata), object),
     drop: (ref) => void stored.delete(keyOf(ref)),
     interfere: (...others) => void interferences.splice(0, interferences.length, ...others),
@@ -100,11 +100,11 @@ export function memoryResource<T extends KubeObject>(
       signal.throwIfAborted();
       const known = stored.get(keyOf(ref));
       if (!known) throw notFound(type, ref);
-      return structuredClone(known);
+      return known;
     },
     async list({ signal }) {
       signal.throwIfAborted();
-      return { items: structuredClone([...stored.values()]), resourceVersion: String(version) };
+      return { items: [...stored.values()], resourceVersion: String(version) };
     },
     watch() {
       throw new TypeError("nothing watches a memory resource");
@@ -155,6 +155,15 @@ export function applyMergePatch(target: unknown, patch: unknown): unknown {
     else if (value !== undefined) result[key] = applyMergePatch(result[key], value);
   }
   return result;
+}
+
+/** Given out as it is, again and again: what is frozen needs no copy, and who would alter it learns of it. */
+function frozenCopy<T>(value: T): T {
+  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
+  const copy = Array.isArray(value)
+    ? value.map(frozenCopy)
+    : Object.fromEntries(Object.entries(value).map(([key, part]) => [key, frozenCopy(part)]));
+  return as<T>(Object.freeze(copy));
 }
 
 const isObject = (value: unknown): value is Json =>
