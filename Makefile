@@ -4,8 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 NODE := node_modules/.bin/node
 
-# Two files at once on two cores: with three, parts started at the same moment met on one port.
-TEST_CONCURRENCY ?= 2
+# Three files at once on two cores: most of what they do is wait for a lease, a deadline or an engine.
+TEST_CONCURRENCY ?= 3
 
 .PHONY: help demo test unit chaos lint types generate up down bench clean
 
