@@ -219,6 +219,20 @@ test("silence: the request is taken, never answered and never reaches the target
   await assert.rejects(silent, { code: "ECONNRESET" });
 });
 
+test("respond and half-open: the proxy's own answer stops, the socket staying open", async () => {
+  await using behind = await target();
+  await using proxy = await before(behind);
+  proxy.add({ fault: { kind: "respond", status: 503, body: "busy" } });
+  const rule = proxy.add({ fault: { kind: "half-open", afterBytes: 2 } });
+  const stopped = get(proxy.url);
+  await eventually(() => rule.applied === 1);
+  assert.equal(proxy.connections, 1);
+  proxy.cut();
+  const { status, broken, chunks } = await stopped;
+  assert.deepEqual([status, Buffer.concat(chunks).toString(), broken], [503, "bu", "ECONNRESET"]);
+  assert.deepEqual(behind.seen, []);
+});
+
 test("split: pieces of the given sizes arrive one by one, in the middle of a UTF-8 character too", async () => {
   await using behind = await target((_, response) => response.end("aé€😀"));
   await using proxy = await before(behind);

@@ -5,6 +5,7 @@ import {
   type Server as HttpServer,
   request as httpRequest,
   type IncomingMessage,
+  type OutgoingHttpHeaders,
   ServerResponse,
 } from "node:http";
 import { createServer as createHttpsServer, Agent as HttpsAgent, request as httpsRequest } from "node:https";
@@ -248,9 +249,12 @@ class RunningProxy implements FaultProxy {
       if (fault.kind === "respond") {
         apply();
         request.resume();
-        const body = fault.body ?? "";
-        response.writeHead(fault.status, { "content-length": Buffer.byteLength(body), ...fault.headers });
-        response.end(body);
+        const body = Buffer.from(fault.body ?? "");
+        this.#writeHead(response, hits, {
+          status: fault.status,
+          headers: { "content-length": body.length, ...fault.headers },
+        });
+        await this.#send(request, [body], { to: response, hits, signal });
         return false;
       }
     }
@@ -299,19 +303,32 @@ class RunningProxy implements FaultProxy {
       return;
     }
     await this.#healed?.promise;
-    const headers = endToEnd(upstream.rawHeaders);
+    this.#writeHead(response, hits, {
+      status: upstream.statusCode ?? 502,
+      message: upstream.statusMessage ?? "",
+      headers: endToEnd(upstream.rawHeaders),
+    });
+    await this.#send(request, upstream, { to: response, hits, signal });
+  }
+
+  #writeHead(
+    response: ServerResponse,
+    hits: readonly Hit[],
+    head: { status: number; message?: string; headers: OutgoingHttpHeaders },
+  ): void {
+    const headers = { ...head.headers };
     // Its length is not what it was.
     if (hitOf(hits, "duplicate-lines") !== undefined || hitOf(hits, "stale-lines") !== undefined) {
       delete headers["content-length"];
     }
-    response.writeHead(upstream.statusCode ?? 502, upstream.statusMessage ?? "", headers);
+    if (head.message === undefined) response.writeHead(head.status, headers);
+    else response.writeHead(head.status, head.message, headers);
     response.flushHeaders();
-    await this.#send(request, upstream, { to: response, hits, signal });
   }
 
   async #send(
     request: IncomingMessage,
-    from: AsyncIterable<Buffer>,
+    from: AsyncIterable<Buffer> | Iterable<Buffer>,
     context: { to: NodeJS.WritableStream; hits: readonly Hit[]; signal: AbortSignal },
   ): Promise<void> {
     const { to, hits, signal } = context;
@@ -328,7 +345,7 @@ class RunningProxy implements FaultProxy {
   }
 
   /** Hands on what comes, and nothing during a partition. */
-  async *#gated(from: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  async *#gated(from: AsyncIterable<Buffer> | Iterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const chunk of from) {
       await this.#healed?.promise;
       yield chunk;

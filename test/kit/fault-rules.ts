@@ -2,7 +2,7 @@
 export type Fault =
   /** Forwards it only after this time. */
   | { kind: "latency"; milliseconds: number }
-  /** Answers by itself; the target never sees the request. */
+  /** Answers by itself; the target never sees the request. Faults of the body hit this answer, too. */
   | { kind: "respond"; status: number; headers?: Record<string, string>; body?: string }
   /** Takes the request and answers nothing, the socket staying open; the target never sees the request. */
   | { kind: "silence" }

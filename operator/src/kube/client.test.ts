@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import type { ServerResponse } from "node:http";
 import { test } from "node:test";
 import type { KubeObject, WatchEvent } from "../reconciler/list-watch.ts";
@@ -340,6 +341,43 @@ test("a watch refused at once is thrown as the ApiError it is", async () => {
   await using api = await fakeApi((_, response) => json(response, 403, { reason: "Forbidden" }));
   const error = await rejection(collect(api.client().resource(WORLDS).watch(watchOptions)));
   assert.ok(error instanceof ApiError && error.status === 403);
+});
+
+for (const [what, status] of [
+  ["an error", 503],
+  ["a redirect", 302],
+] as const) {
+  test(`the head of ${what} and then silence costs a watch one deadline, and keeps neither socket nor listener`, async () => {
+    const closed: Promise<void>[] = [];
+    await using api = await fakeApi((_, response) => {
+      closed.push(new Promise((resolve) => response.on("close", resolve)));
+      response.writeHead(status, { "content-type": "application/json" }).write("{");
+    });
+    const stop = new AbortController();
+    const worlds = api.client({ deadlineMs: 100 }).resource(WORLDS);
+    const error = await rejection(collect(worlds.watch({ ...watchOptions, signal: stop.signal })));
+    assert.ok(error instanceof ConnectionError, String(error));
+    assert.match(error.message, /deadline of 100 ms/);
+    assert.ok(closed.length > 0);
+    await Promise.all(closed);
+    assert.deepEqual(getEventListeners(stop.signal, "abort"), []);
+  });
+}
+
+test("an answer that is no success is an error, for calls and for watches: a redirect and an answer from a cache, too", async () => {
+  for (const status of [301, 302, 304, 307]) {
+    await using api = await fakeApi((_, response) => response.writeHead(status, { location: "/login" }).end());
+    const worlds = api.client().resource(WORLDS);
+    for (const made of [
+      worlds.patch(ref, { spec: {} }, { signal }),
+      worlds.delete(ref, { signal }),
+      collect(worlds.watch(watchOptions)),
+    ]) {
+      const error = await rejection(made);
+      assert.ok(error instanceof ApiError, String(error));
+      assert.deepEqual([error.status, error.message], [status, `HTTP ${status}`]);
+    }
+  }
 });
 
 // kubernetes-client/javascript#2127: a server that accepts and never answers.

@@ -71,7 +71,7 @@ export class Transport {
     return await this.#withRetries(request, { signal: deadline.signal, endsAt }, async (lease) => {
       const response = await lease.calls.request(this.#wire(request, lease, deadline.signal));
       const answer = await readAnswer(response, this.#maxAnswerBytes);
-      if (response.statusCode >= 400) throw toApiError(response.statusCode, response.headers, answer);
+      if (!isSuccess(response)) throw toApiError(response.statusCode, response.headers, answer);
       return answer;
     });
   }
@@ -102,21 +102,21 @@ export class Transport {
       const abort = new AbortController();
       const onCaller = () => abort.abort(request.signal.reason);
       request.signal.addEventListener("abort", onCaller, { once: true });
-      const dispatched = lease.streams.request(this.#wire(request, lease, abort.signal));
-      let response: Dispatcher.ResponseData;
       try {
-        response = await untilAborted(dispatched, opening.signal);
+        const dispatched = lease.streams.request(this.#wire(request, lease, abort.signal));
+        const response = await untilAborted(dispatched, opening.signal);
+        if (!isSuccess(response)) {
+          const answer = await untilAborted(readAnswer(response, this.#maxAnswerBytes), opening.signal);
+          throw toApiError(response.statusCode, response.headers, answer);
+        }
+        response.body.once("close", () => request.signal.removeEventListener("abort", onCaller));
+        return response;
       } catch (error) {
         request.signal.removeEventListener("abort", onCaller);
+        // Also what began with a head: a body that goes on, or never does, would keep its socket.
         abort.abort(error);
         throw error;
       }
-      response.body.once("close", () => request.signal.removeEventListener("abort", onCaller));
-      if (response.statusCode >= 400) {
-        const answer = await untilAborted(readAnswer(response, this.#maxAnswerBytes), opening.signal);
-        throw toApiError(response.statusCode, response.headers, answer);
-      }
-      return response;
     });
   }
 
@@ -187,6 +187,11 @@ export class Transport {
       signal,
     };
   }
+}
+
+/** A redirect or an answer from a cache is somebody else's: the API server sends none to what is asked here. */
+function isSuccess({ statusCode }: Dispatcher.ResponseData): boolean {
+  return statusCode >= 200 && statusCode < 300;
 }
 
 function isThrottled(error: unknown): error is ApiError {

@@ -154,6 +154,30 @@ test("a list and a watch that are never answered end at their deadlines", async 
   await copy.converged();
 });
 
+test("the head of an error and then silence ends at the deadline; no try leaves its connection behind", async () => {
+  await using it = await rig(cluster);
+  const rules = [
+    it.proxy.add({ path: WATCH, times: 4, fault: { kind: "respond", status: 503, body: "down" } }),
+    it.proxy.add({ path: WATCH, times: 4, fault: { kind: "half-open", afterBytes: 1 } }),
+  ];
+  await using copy = mirror(it, { client: { deadlineMs: 300 } });
+  await eventually(() => rules.every((rule) => rule.applied === 4), { what: "every fault has come true" });
+  await churn(it, "stuck");
+  await copy.converged();
+  // The watch that serves now, and the pool of calls: one at a time here.
+  await eventually(() => it.proxy.connections <= 2, { what: "the connections of the failed tries are closed" });
+});
+
+test("a redirect on lists and watches is a failure that is retried, never an answer", async () => {
+  await using it = await rig(cluster);
+  const fault = { kind: "respond", status: 302, headers: { location: "/login" } } as const;
+  const rules = [LIST, WATCH].map((path) => it.proxy.add({ path, times: 2, fault }));
+  await using copy = mirror(it);
+  await eventually(() => rules.every((rule) => rule.applied === 2), { what: "every fault has come true" });
+  await churn(it, "redirected");
+  await copy.converged();
+});
+
 test("duplicated events are told once", async () => {
   await using it = await rig(cluster);
   const rule = it.proxy.add({ path: WATCH, fault: { kind: "duplicate-lines" } });

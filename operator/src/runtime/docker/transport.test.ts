@@ -6,7 +6,7 @@ import { isRuntimeError, RuntimeError } from "../errors.ts";
 import { EngineRefused } from "./engine-errors.ts";
 import { followProgress } from "./progress.ts";
 import { httpAnswer, type Script, scriptedEngine } from "./scripted-engine.test-kit.ts";
-import { EngineTransport } from "./transport.ts";
+import { type EngineCall, EngineTransport } from "./transport.ts";
 
 const never = new AbortController().signal;
 const answerSchema = z.object({ Id: z.string() });
@@ -64,6 +64,7 @@ test("an error status is a refusal in the engine's own words, also when a proxy 
     [404, '{"message":"No such container: x"}', /^No such container: x$/],
     [500, '{"message":"disk full"}', /^disk full$/],
     [502, "<html>bad gateway</html>", /HTTP 502: <html>bad/],
+    [302, "<html>log in</html>", /HTTP 302: <html>log/],
   ];
   for (const [status, body, words] of refusals)
     await against(send(httpAnswer(status, body)), async (transport) => {
@@ -72,6 +73,16 @@ test("an error status is a refusal in the engine's own words, also when a proxy 
         (error) => error instanceof EngineRefused && error.status === status && words.test(error.message),
       );
     });
+});
+
+test("a redirect is no success of a call whose answer does not matter; 304, running already, is one", async () => {
+  const start: EngineCall = { method: "POST", path: "/containers/x/start" };
+  await against(send(httpAnswer(307, "")), async (transport) => {
+    await assert.rejects(transport.done(start, never), { name: "EngineRefused", status: 307 });
+  });
+  await against(send("HTTP/1.1 304 Not Modified\r\n\r\n"), async (transport) => {
+    await transport.done(start, never);
+  });
 });
 
 test("the caller's abort ends a hanging call with the caller's reason", async () => {

@@ -32,7 +32,7 @@ const NEWEST_API: ApiVersion = [1, 47];
 type ApiVersion = readonly [major: number, minor: number];
 
 /**
- * HTTP to one engine. A call ends in its answer, in `EngineRefused` (status 400 and above), in
+ * HTTP to one engine. A call ends in its answer, in `EngineRefused` (any status that is no success), in
  * `RuntimeError("HostUnreachable")`, or in the caller's own abort reason; never in silence.
  */
 export class EngineTransport {
@@ -122,7 +122,7 @@ export class EngineTransport {
 
   async #request(call: EngineCall, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
     const response = await this.#send(call, await this.#versioned(call.path, signal), signal);
-    if (response.statusCode < 400) return response;
+    if (isSuccess(response.statusCode)) return response;
     const body = (await collect(call, response, signal)).toString();
     throw new EngineRefused(
       response.statusCode,
@@ -169,6 +169,9 @@ export class EngineTransport {
     return (isOlder(NEWEST_API, offered) ? NEWEST_API : offered).join(".");
   }
 }
+
+/** 304 says that it was so already. Any other redirection comes from something that stands before the engine. */
+const isSuccess = (status: number): boolean => (status >= 200 && status < 300) || status === 304;
 
 function parseVersion(text: string): ApiVersion | undefined {
   const match = /^(\d+)\.(\d+)$/.exec(text);
