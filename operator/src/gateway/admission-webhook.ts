@@ -26,7 +26,7 @@ const MAX_REVIEWS = 32;
 export class AdmissionWebhook {
   readonly #clock: Clock;
   readonly #clientCa: string | undefined;
-  readonly #reviews = new InFlightLimit(MAX_REVIEWS, "admission reviews");
+  readonly #reviews = new InFlightLimit(MAX_REVIEWS, "admission reviews of this address");
 
   constructor(options: { clock: Clock; clientCa: string | undefined }) {
     this.#clock = options.clock;

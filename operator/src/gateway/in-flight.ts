@@ -1,11 +1,12 @@
 import { Failure } from "./failure.ts";
 
-/** How many requests one identity may have under way in one gateway. */
+/** How many requests one identity, or one address, may have under way in one gateway. */
 export class InFlightLimit {
   readonly #running = new Map<string, number>();
   readonly #max: number;
   readonly #what: string;
 
+  /** `what`: of what and whose, for the refusal. */
   constructor(max: number, what: string) {
     this.#max = max;
     this.#what = what;
@@ -18,7 +19,7 @@ export class InFlightLimit {
       throw new Failure({
         status: 429,
         code: "TooManyRequests",
-        message: `${this.#max} ${this.#what} of this identity are already under way in this gateway`,
+        message: `${this.#max} ${this.#what} are already under way in this gateway`,
         remediation: "wait for one of them to end, then try again",
         retryAfterSeconds: 1,
       });

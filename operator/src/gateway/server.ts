@@ -21,6 +21,7 @@ import { type Backend, Registration } from "./registration.ts";
 import { type SandboxReader, sandboxWriter } from "./sandbox-store.ts";
 import { ServingCertificate } from "./serving-certificate.ts";
 import { joinedBundle, type ServingMaterial } from "./serving-material.ts";
+import { TokenReviews } from "./token-reviews.ts";
 import { TouchTrace } from "./touch-trace.ts";
 import { TrustAnchor } from "./trust-anchor.ts";
 import { untilDone } from "./until-done.ts";
@@ -212,8 +213,9 @@ class Running {
 
   front(trust: TrustAnchor): FrontParts {
     const { kube, clock, logger, config, sandboxes, drivers } = this.#options;
+    const reviews = new TokenReviews({ kube, clock, signal: this.#givenUp.signal });
     return {
-      authenticator: new Authenticator({ kube, clock, trust: () => trust.current }),
+      authenticator: new Authenticator({ reviews, clock, trust: () => trust.current }),
       authorizer: new Authorizer({ kube, clock }),
       webhook: new AdmissionWebhook({ clock, clientCa: config.admissionClientCa }),
       parts: {
@@ -226,8 +228,8 @@ class Running {
         clock,
         limits: { ...DEFAULT_LIMITS, ...config.limits },
       },
-      requests: new InFlightLimit(config.requestsPerIdentity ?? 512, "requests"),
-      execs: new InFlightLimit(config.execsPerIdentity ?? 64, "commands"),
+      requests: new InFlightLimit(config.requestsPerIdentity ?? 512, "requests of this identity"),
+      execs: new InFlightLimit(config.execsPerIdentity ?? 64, "commands of this identity"),
       logger,
       signal: this.#givenUp.signal,
       draining: this.#draining.signal,
