@@ -279,7 +279,6 @@ const computeSchema = z.object({
   bootDeadlineAt: time()
     .exactOptional()
     .describe("When the boot is given up unless it is Ready; a pause later it is tried again."),
-  failedBoots: count().exactOptional().describe("How many boots in a row before this one were given up."),
   provisionedAt: time().exactOptional().describe("When the container was first seen to answer; absent until then."),
   engine: word(128)
     .exactOptional()
@@ -313,6 +312,11 @@ export const sandboxStatusSchema = z.object({
   phase: z.enum(SANDBOX_PHASES).exactOptional().describe("One word for `kubectl get`, derived; use the conditions."),
   conditions: conditions(),
   boot: count().exactOptional().describe("How often compute was made; part of its name."),
+  failedBoots: count()
+    .exactOptional()
+    .describe(
+      "How many of the boots that have ended, the last ones in a row, were never Ready. As long as it is all of them, `spec.world.version` decides.",
+    ),
   world: z
     .object({ uid: word(64).exactOptional().describe("UID of the World.") })
     .exactOptional()

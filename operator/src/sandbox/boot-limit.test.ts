@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { findCondition, isTrue } from "../reconciler/conditions.ts";
-import { pauseMs } from "./boot-limit.ts";
+import { Overtaken, Terminal, Waiting } from "../reconciler/policy.ts";
+import { RegistryError } from "../registry/errors.ts";
+import { pauseMs, withinLimit } from "./boot-limit.ts";
 import { assertClean, assertSaved, isAsleep, isReady, type Parts } from "./lives.test-kit.ts";
 import { memoryParts } from "./memory-parts.test-kit.ts";
 
@@ -96,6 +98,23 @@ test("each pause is twice the last one, up to an hour", () => {
   assert.deepEqual([1, 2, 3, 6, 7, 5_000].map(pauseMs), [60_000, 120_000, 240_000, 1_920_000, 3_600_000, 3_600_000]);
 });
 
+test("what a boot throws never rests for ever, and never sleeps past the limit; it keeps its words", () => {
+  const thrown = (failure: unknown, msLeft: number) => {
+    const within = withinLimit(failure, msLeft);
+    assert.ok(within instanceof Waiting);
+    return [within.reason, within.message, within.remediation, within.tells, within.afterMs];
+  };
+  const stalls = new Terminal("Stalls", { message: "what", remediation: "how" });
+  assert.deepEqual(thrown(stalls, 900_000), ["Stalls", "what", "how", "Warning", 60_000]);
+  assert.deepEqual(thrown(stalls, 5), ["Stalls", "what", "how", "Warning", 5]);
+  const waits = new Waiting("Waits", { message: "what", afterMs: 10_000, tells: "Normal" });
+  assert.deepEqual(thrown(waits, 900_000), ["Waits", "what", undefined, "Normal", 10_000]);
+  assert.deepEqual(thrown(waits, -1), ["Waits", "what", undefined, "Normal", 0]);
+  for (const other of [new Overtaken("by another"), new TypeError("a bug"), undefined]) {
+    assert.equal(withinLimit(other, 5), other);
+  }
+});
+
 test("one that is turned to Hibernated, or closed, while it pauses is not tried again", async () => {
   for (const verb of ["mode", "close"] as const) {
     const parts = await memoryParts({});
@@ -123,7 +142,8 @@ test("a throwaway session is tried again, too: it has not begun", async () => {
   }
 });
 
-test("one that names an older version is tried again on that version, and still saves nothing", async () => {
+/** A session that names version 0 of a World whose head is version 1. */
+async function pinnedBelowHead(): Promise<Parts> {
   const parts = await memoryParts({
     sandbox: { spec: { world: { name: "lab", version: 0 }, closePolicy: "Discard" } },
   });
@@ -134,6 +154,14 @@ test("one that names an older version is tried again on that version, and still 
     const head = { ...world.status.head, version: 1, digest: newer.digest };
     return { ...world, status: { ...world.status, versions: [genesis, newer], nextVersion: 2, head } };
   });
+  return parts;
+}
+
+const removeCompute = (parts: Parts): void =>
+  parts.change(({ status: { compute: _, ...status }, ...rest }) => ({ ...rest, status }));
+
+test("one that names an older version is tried again on that version, and still saves nothing", async () => {
+  const parts = await pinnedBelowHead();
   parts.host.endsAtOnce = true;
   await untilGivenUp(parts);
   parts.host.endsAtOnce = false;
@@ -182,3 +210,73 @@ test("a pull that hangs is cut off at the limit", async () => {
   await untilGivenUp(parts);
   assert.match(statusOf(parts)?.lastEnding?.message ?? "", /ImageUnavailable/);
 });
+
+test("compute that is lost in the middle of a later try forgets no try before it: the named version still decides", async () => {
+  const parts = await pinnedBelowHead();
+  parts.silenceHost();
+  await untilGivenUp(parts);
+  await parts.until("tried again", () => statusOf(parts)?.boot === 2);
+  removeCompute(parts);
+  parts.silenceHost(false);
+  await parts.until("told", () => statusOf(parts)?.lastEnding?.outcome === "Lost");
+  parts.ask("Touch", "again");
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  assert.deepEqual([statusOf(parts)?.boot, statusOf(parts)?.bootedFrom?.version], [3, 0]);
+  assert.equal(statusOf(parts)?.compute?.saves, "Nothing");
+});
+
+test("a container of a later try that is found again still saves nothing over head", async () => {
+  const parts = await pinnedBelowHead();
+  parts.host.endsAtOnce = true;
+  await untilGivenUp(parts);
+  parts.host.endsAtOnce = false;
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  removeCompute(parts);
+  const { head, versions } = parts.world().status;
+  await parts.until("asleep", () => isAsleep(parts.sandbox()));
+  assert.equal(statusOf(parts)?.lastEnding?.outcome, "Discarded");
+  assert.deepEqual([parts.world().status.head, parts.world().status.versions], [head, versions]);
+  assert.deepEqual(parts.world().status.rescues ?? [], []);
+});
+
+test("a first boot that is ended before it was Ready, for whatever reason, was none: the named version still decides", async () => {
+  const parts = await pinnedBelowHead();
+  parts.host.endsAtOnce = true;
+  await parts.until("told", () => ready(parts)?.reason === "HostRefused");
+  const turn = (mode: "Running" | "Hibernated") => parts.change((one) => ({ ...one, spec: { ...one.spec, mode } }));
+  turn("Hibernated");
+  await parts.until("asleep", () => isAsleep(parts.sandbox()));
+  parts.host.endsAtOnce = false;
+  turn("Running");
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  assert.equal(statusOf(parts)?.bootedFrom?.version, 0);
+  await parts.until("asleep", () => isAsleep(parts.sandbox()));
+  assert.equal(statusOf(parts)?.failedBoots, undefined, "this one was Ready");
+});
+
+/** What a source says when it is asked for the login, and what stands in the condition. */
+const refusals: Record<string, { reason: string; refusal: RegistryError }> = {
+  "does not exist any more": { reason: "ImageNotFound", refusal: new RegistryError("NotFound", "no such image") },
+  "is not allowed any more": { reason: "ImageNotAllowed", refusal: new RegistryError("SourceNotAllowed", "by rule") },
+  "asks for a day's patience": {
+    reason: "RegistryUnavailable",
+    refusal: new RegistryError("Unavailable", "later", { retryAfterMs: 86_400_000 }),
+  },
+};
+for (const [what, { reason, refusal }] of Object.entries(refusals)) {
+  test(`a throwaway image whose source ${what} while the boot is under way: at its limit the slot is free`, async () => {
+    const parts = await memoryParts({ sandbox: { spec: { image: "tools.example/tools:1" } } });
+    const startedAt = parts.clock.now();
+    parts.refuseLogin(refusal);
+    for (let passes = 0; passes < 200 && !isGivenUp(parts); passes++) {
+      const waitMs = await parts.pass();
+      if (statusOf(parts)?.compute) assert.equal(ready(parts)?.reason, reason);
+      parts.clock.jump(waitMs);
+    }
+    assert.deepEqual([statusOf(parts)?.compute, statusOf(parts)?.lastEnding?.failedBoots], [undefined, 1]);
+    assert.ok(parts.clock.now() <= startedAt + LIMIT_MS + 1_000, "no wait is longer than what is left");
+    assert.match(statusOf(parts)?.lastEnding?.message ?? "", new RegExp(reason));
+    parts.refuseLogin();
+    await parts.until("Ready", () => isReady(parts.sandbox()));
+  });
+}

@@ -2,21 +2,15 @@
  * A boot does not wait for ever: it holds its World and a slot meanwhile. One that is not Ready by `compute.bootDeadlineAt` is
  * given up, with nothing lost, since nothing was ever run in its container, and tried again after a pause. Pure decisions.
  */
-import { clip, LIMITS, type SandboxCompute, type SandboxEnding, type SandboxStatus } from "@agentworlds/crds";
+import { clip, LIMITS, type SandboxEnding, type SandboxStatus } from "@agentworlds/crds";
 import { findCondition } from "../reconciler/conditions.ts";
+import { Terminal, Waiting } from "../reconciler/policy.ts";
 
 /** Reason of the ending, and of the wait for the next try. */
 export const BOOT_TIMED_OUT = "BootTimedOut";
 
-/** Fields of the compute that is recorded at a boot. */
-export function bootLimit(
-  { lastEnding }: Pick<SandboxStatus, "lastEnding">,
-  now: number,
-  bootDeadlineMs: number,
-): Pick<SandboxCompute, "bootDeadlineAt" | "failedBoots"> {
-  const failedBoots = lastEnding?.failedBoots ?? 0;
-  return { bootDeadlineAt: iso(now + bootDeadlineMs), ...(failedBoots === 0 ? {} : { failedBoots }) };
-}
+/** Field of the compute that is recorded at a boot. */
+export const bootLimit = (now: number, bootDeadlineMs: number) => ({ bootDeadlineAt: iso(now + bootDeadlineMs) });
 
 /** Milliseconds that the boot has left; undefined where it has no limit: none is recorded, or it was Ready. */
 export function bootMsLeft({ compute, expiresAt }: Partial<SandboxStatus>, now: number): number | undefined {
@@ -27,6 +21,26 @@ export function bootMsLeft({ compute, expiresAt }: Partial<SandboxStatus>, now: 
 export const isBootOverdue = (status: Partial<SandboxStatus>, now: number): boolean =>
   (bootMsLeft(status, now) ?? 1) <= 0;
 
+/** How often it is looked again at what only a change of the object is known to mend. */
+const STALLED_MS = 60_000;
+
+/**
+ * What a boot that has `msLeft` throws: while it holds its World and its slot nothing rests until somebody changes the object,
+ * and nothing sleeps past the limit.
+ */
+export function withinLimit(failure: unknown, msLeft: number): unknown {
+  if (!(failure instanceof Terminal) && !(failure instanceof Waiting)) return failure;
+  const { reason, message, remediation } = failure;
+  const wishMs = failure instanceof Waiting ? failure.afterMs : STALLED_MS;
+  return new Waiting(reason, {
+    message,
+    ...(remediation === undefined ? {} : { remediation }),
+    afterMs: Math.max(0, Math.min(wishMs, msLeft)),
+    ...(failure instanceof Waiting ? { tells: failure.tells } : {}),
+    cause: failure.cause,
+  });
+}
+
 const FIRST_PAUSE_MS = 60_000;
 const LONGEST_PAUSE_MS = 3_600_000;
 
@@ -36,19 +50,27 @@ export const pauseMs = (failedBoots: number): number =>
 
 /** Fields of the ending of a boot that was given up. */
 export function failedBoot(
-  { compute }: Partial<SandboxStatus>,
+  { failedBoots: before = 0 }: Partial<SandboxStatus>,
   now: number,
 ): Pick<SandboxEnding, "reason" | "failedBoots" | "retryAt"> {
-  const failedBoots = (compute?.failedBoots ?? 0) + 1;
+  const failedBoots = before + 1;
   return { reason: BOOT_TIMED_OUT, failedBoots, retryAt: iso(now + pauseMs(failedBoots)) };
 }
 
+/** A boot that has been Ready has a clock. */
+const hasBeenReady = ({ compute, expiresAt, lifetimeEndsAt }: Partial<SandboxStatus>): boolean =>
+  compute?.provisionedAt !== undefined || expiresAt !== undefined || lifetimeEndsAt !== undefined;
+
+/** What `failedBoots` becomes as the boot ends, whatever ends it. It stands beside the compute, which can be lost. */
+export const failedBootsAfter = (status: Partial<SandboxStatus>): number | null =>
+  hasBeenReady(status) ? null : (status.failedBoots ?? 0) + 1;
+
 /** No boot was Ready yet, so `spec.world.version` still decides. */
-export const isFirstBoot = ({ boot = 0, lastEnding }: Partial<SandboxStatus>): boolean =>
-  boot === (lastEnding?.failedBoots ?? 0);
+export const isFirstBoot = ({ boot = 0, failedBoots = 0 }: Partial<SandboxStatus>): boolean => boot === failedBoots;
 
 /** The same of the boot that is recorded. */
-export const wasFirstBoot = ({ boot, failedBoots = 0 }: SandboxCompute): boolean => boot === failedBoots + 1;
+export const wasFirstBoot = ({ compute, failedBoots = 0 }: Partial<SandboxStatus>): boolean =>
+  compute?.boot === failedBoots + 1;
 
 /** What kept the boot from being Ready, as the conditions have it before they speak of the end. */
 export function whyNotReady({ conditions, compute }: Partial<SandboxStatus>): string {

@@ -116,7 +116,10 @@ export async function memoryParts(options: {
     sources: {
       copyInto: () => Promise.reject(new TypeError("the Sandbox controller copies nothing")),
       resolve: async () => genesis.digest,
-      login: async () => sourceLogin,
+      async login() {
+        if (loginRefusal) throw loginRefusal;
+        return sourceLogin;
+      },
       pin: (image, digest) => `${image}@${digest}`,
     },
     snapshots: createDockerCommit(installationRegistry({ client, prefix: "worlds" })),
@@ -127,6 +130,7 @@ export async function memoryParts(options: {
   });
   const desk = new AdmissionDesk();
   const sourceLogin = { username: "source", password: "of the source" };
+  let loginRefusal: Error | undefined;
   let isHostSilent = false;
   const worldDependencies = (): WorldDependencies => {
     const shared = dependencies();
@@ -226,6 +230,10 @@ export async function memoryParts(options: {
     },
     silenceHost(isSilent = true) {
       isHostSilent = isSilent;
+    },
+    /** The source of a throwaway image lets nobody in; without an argument it does again. */
+    refuseLogin(refusal?: Error) {
+      loginRefusal = refusal;
     },
     changeRuntime(edit: (runtime: Runtime) => Runtime) {
       const found = runtimes.peek({ name: "local" });

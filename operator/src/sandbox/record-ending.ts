@@ -3,6 +3,7 @@
  * operator that dies before it leaves lost work without a condition, and where a deletion comes next none is written at all.
  */
 import type { Sandbox, SandboxStatus } from "@agentworlds/crds";
+import { failedBootsAfter } from "./boot-limit.ts";
 import { recordProgress, type SandboxStatusPatch } from "./record.ts";
 import type { SandboxScope } from "./scope.ts";
 import { deriveSandboxStatus } from "./status.ts";
@@ -13,7 +14,7 @@ export async function recordEnding(
   patch: (sandbox: Sandbox) => SandboxStatusPatch,
 ): Promise<void> {
   await recordProgress(scope, (sandbox) => {
-    const fields = patch(sandbox);
+    const fields = { failedBoots: failedBootsAfter(sandbox.status), ...patch(sandbox) };
     const ended = { ...sandbox, status: patched(sandbox.status, fields) };
     const findings = { failure: undefined, now: scope.context.clock.now() };
     const { conditions = [], phase = null } = deriveSandboxStatus(ended, findings);

@@ -267,7 +267,7 @@ async function takeHoldAndSlot(
         host,
         id: computeName({ sandboxUid: uid, boot }),
         boot,
-        ...bootLimit(scope.sandbox.status ?? {}, scope.context.clock.now(), scope.dependencies.limits.bootDeadlineMs),
+        ...bootLimit(scope.context.clock.now(), scope.dependencies.limits.bootDeadlineMs),
         saves: savesVersions(scope, from) ? "Versions" : "Nothing",
         ...longestTtl(wakes),
       },

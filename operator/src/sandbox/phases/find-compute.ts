@@ -245,6 +245,8 @@ async function recordRescued(scope: SandboxScope, rescue: WorldRescue): Promise<
     operation: null,
     expiresAt: null,
     lifetimeEndsAt: null,
+    // It had been Ready: there was work.
+    failedBoots: null,
     lastEnding: { boot, reason, outcome: "Rescued", message, at: isoNow(scope), rescue: { operation, expiresAt } },
   }));
 }

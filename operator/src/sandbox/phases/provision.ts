@@ -13,7 +13,7 @@ import type { Digest } from "../../registry/contract.ts";
 import type { ComputeSpec, ObservedCompute, RuntimeDriver } from "../../runtime/contract.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { explainSourceErrors } from "../../world/source-errors.ts";
-import { bootLimit, bootMsLeft } from "../boot-limit.ts";
+import { bootLimit, bootMsLeft, withinLimit } from "../boot-limit.ts";
 import { refuseBoot, requireRecordedRuntime } from "../boot-runtime.ts";
 import { mendDeadline, sessionDurations, startDeadline } from "../deadline.ts";
 import { epoch } from "../judge.ts";
@@ -31,10 +31,17 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
     return thawLeftover(scope);
   }
   await mendBootLimit(scope);
-  const engine = await explainRuntimeErrors(() => makeCompute(scope, compute));
-  await startClock(scope, { boot: compute.boot, engine });
+  try {
+    const engine = await explainRuntimeErrors(() => makeCompute(scope, compute));
+    await startClock(scope, { boot: compute.boot, engine });
+  } catch (error) {
+    throw withinLimit(error, msLeft(scope));
+  }
   return CONTINUE;
 }
+
+const msLeft = ({ sandbox, context, dependencies }: SandboxScope): number =>
+  Math.max(0, bootMsLeft(sandbox.status, context.clock.now()) ?? dependencies.limits.bootDeadlineMs);
 
 /** Returns the id of the engine that has it. */
 async function makeCompute(scope: SandboxScope, compute: SandboxCompute): Promise<string> {
@@ -51,11 +58,7 @@ async function makeCompute(scope: SandboxScope, compute: SandboxCompute): Promis
 /** The one step that may take as long as it likes: a pull that hangs would outlive the boot's limit. */
 async function pullInTime(scope: SandboxScope, { driver, spec }: { driver: RuntimeDriver; spec: ComputeSpec }) {
   const { clock, signal } = scope.context;
-  const milliseconds = Math.max(
-    0,
-    bootMsLeft(scope.sandbox.status, clock.now()) ?? scope.dependencies.limits.bootDeadlineMs,
-  );
-  using limit = startTimer({ clock, milliseconds, parent: signal });
+  using limit = startTimer({ clock, milliseconds: msLeft(scope), parent: signal });
   try {
     await driver.pull(spec.image, spec.pullCredentials, limit.signal);
   } catch (error) {
@@ -69,8 +72,8 @@ async function mendBootLimit(scope: SandboxScope): Promise<void> {
   const { context, dependencies } = scope;
   await recordProgress(scope, ({ status }) => {
     if (!status.compute || status.compute.bootDeadlineAt !== undefined) return undefined;
-    const { bootDeadlineAt } = bootLimit({}, context.clock.now(), dependencies.limits.bootDeadlineMs);
-    return { compute: { ...status.compute, ...(bootDeadlineAt === undefined ? {} : { bootDeadlineAt }) } };
+    const limit = bootLimit(context.clock.now(), dependencies.limits.bootDeadlineMs);
+    return { compute: { ...status.compute, ...limit } };
   });
 }
 

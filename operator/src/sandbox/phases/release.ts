@@ -134,6 +134,8 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
       at,
       ...(isGivenUp ? failedBoot(sandbox.status, scope.context.clock.now()) : {}),
     },
+    // There was work: it had been Ready, whatever is left of its clock.
+    ...(isPublished ? { failedBoots: null } : {}),
     requests: answerEnd(sandbox, { isClosed, published: ending, last, at }),
     ...(isClosed ? { closed: { ...last, at } } : {}),
   };
@@ -182,7 +184,7 @@ export async function recordLoss(scope: SandboxScope, lost: { boot: number; what
   const at = isoNow(scope);
   await recordEnding(scope, (sandbox) => ({
     ...endedFields(scope, operation),
-    ...(missed ? publishedFields(scope, missed) : {}),
+    ...(missed ? { ...publishedFields(scope, missed), failedBoots: null } : {}),
     lastEnding: { boot: lost.boot, reason: "ContainerGone", outcome: "Lost", message, at },
     requests: answer(sandbox, openRequests(sandbox, "Snapshot"), {
       outcome: "Failed",

@@ -39,7 +39,7 @@ async function mayNotPublish(scope: SandboxScope, ref: Omit<WorldRef, "uid">): P
   if (!bootedFrom || (base && base.digest !== bootedFrom.digest)) return false;
   if (await isOnFull(scope, ref, bootedFrom)) return true;
   const isPinned =
-    wasFirstBoot(compute) && spec.world?.version !== undefined && spec.world.version === bootedFrom.version;
+    wasFirstBoot(status) && spec.world?.version !== undefined && spec.world.version === bootedFrom.version;
   if (!isPinned) return false;
   const { world } = scope;
   if (!world || world.status?.head?.digest !== bootedFrom.digest) return true;
