@@ -383,7 +383,7 @@ export class Stage implements AsyncDisposable {
     const repository = this.repositoryOf(world);
     const { manifest } = await this.registry.getManifest(repository, digest, this.site.signal);
     if (manifest.kind !== "image") throw new Error(`${digest} is an index`);
-    const bytes = await this.registry.getBlob(repository, manifest.value.config.digest, this.site.signal);
+    const bytes = await this.registry.getBlob(repository, { digest: manifest.value.config.digest }, this.site.signal);
     return JSON.parse(new TextDecoder().decode(bytes));
   }
 

@@ -16,9 +16,9 @@ function demand(isLeading: IsLeading, effect: string): void {
 
 export function guardedRegistry(client: RegistryClient, isLeading: IsLeading): RegistryClient {
   return withMethods(client, {
-    async putManifest(repository, reference, manifest, signal) {
+    async putManifest(repository, manifest, signal) {
       demand(isLeading, "manifest is put");
-      return client.putManifest(repository, reference, manifest, signal);
+      return client.putManifest(repository, manifest, signal);
     },
     async deleteManifest(repository, digest, signal) {
       demand(isLeading, "manifest is deleted");

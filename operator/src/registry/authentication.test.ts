@@ -124,7 +124,7 @@ test("a mount asks for one token with both repositories", async () => {
     return true;
   });
   const client = createRegistryClient({ url: registry.url, login });
-  assert.equal(await client.mountBlob("a/b", "source/c", digestOf(Buffer.from("x")), signal), true);
+  assert.equal(await client.mountBlob("a/b", { from: "source/c", digest: digestOf(Buffer.from("x")) }, signal), true);
   assert.deepEqual(scopesOf(tokens), [["repository:a/b:pull,push", "repository:source/c:pull"]]);
   await client.close();
 });

@@ -106,8 +106,8 @@ for (const [name, serve, code] of bad) {
 
 test("getBlob refuses bytes that are not the digest's, and more than it was told to take", async () => {
   await using it = await holding((_request, response) => !!response.writeHead(200).end(Buffer.alloc(1000)));
-  await assert.rejects(it.client.getBlob("a/b", descriptor.digest, signal), is("DigestMismatch"));
-  await assert.rejects(it.client.getBlob("a/b", descriptor.digest, signal, 999), is("Refused"));
+  await assert.rejects(it.client.getBlob("a/b", { digest: descriptor.digest }, signal), is("DigestMismatch"));
+  await assert.rejects(it.client.getBlob("a/b", { digest: descriptor.digest, maxBytes: 999 }, signal), is("Refused"));
 });
 
 const proofs: [name: string, serve: Intercept, want: boolean | RegistryErrorCode][] = [
@@ -249,7 +249,7 @@ const mounts: [name: string, serve: Intercept, want: boolean | RegistryErrorCode
 for (const [name, serve, want] of mounts) {
   test(`a mount answered with ${name}: ${want}, and no session stays open`, async () => {
     await using it = await holding(serve);
-    const mount = it.client.mountBlob("a/b", "c/d", descriptor.digest, signal);
+    const mount = it.client.mountBlob("a/b", { from: "c/d", digest: descriptor.digest }, signal);
     if (typeof want === "boolean") assert.equal(await mount, want);
     else await assert.rejects(mount, is(want));
     assert.equal(it.registry.sessions.size, 0);

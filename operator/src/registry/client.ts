@@ -2,7 +2,16 @@ import { type Clock, systemClock } from "../reconciler/clock.ts";
 import type { RepositoryScope, Scope } from "./authentication.ts";
 import { readBlob, streamBlob, verifyBlob } from "./blobs.ts";
 import { listCatalog } from "./catalog.ts";
-import type { Descriptor, Digest, FetchedManifest, RegistryClient, RegistryEndpoint } from "./contract.ts";
+import type {
+  BlobToGet,
+  BlobToMount,
+  Descriptor,
+  Digest,
+  FetchedManifest,
+  ManifestToPut,
+  RegistryClient,
+  RegistryEndpoint,
+} from "./contract.ts";
 import { digestOf, isDigest } from "./digest.ts";
 import { isRegistryError, RegistryError } from "./errors.ts";
 import { ACCEPTED_MANIFESTS, LONGEST_MANIFEST, parseManifest } from "./manifest.ts";
@@ -102,21 +111,17 @@ class DistributionClient implements RegistryClient {
     return parseManifest(bytes, answer.header("content-type"));
   }
 
-  async putManifest(
-    repository: string,
-    reference: string,
-    manifest: { mediaType: string; bytes: Uint8Array },
-    signal: AbortSignal,
-  ): Promise<Digest> {
+  async putManifest(repository: string, manifest: ManifestToPut, signal: AbortSignal): Promise<Digest> {
+    const { reference, mediaType, bytes } = manifest;
     const paths = this.#paths(repository);
-    const digest = digestOf(manifest.bytes);
+    const digest = digestOf(bytes);
     if (isDigest(reference)) requireDigest(digest, reference, `the manifest to put into ${repository}`);
     await using answer = await this.#transport.send({
       ...this.#call(paths, ["pull", "push"], signal),
       method: "PUT",
       url: paths.manifest(reference),
-      headers: { "content-type": manifest.mediaType },
-      body: manifest.bytes,
+      headers: { "content-type": mediaType },
+      body: bytes,
       // A tag that is put twice may in between have been moved by somebody else.
       repeat: isDigest(reference) ? "Always" : "WhenNotProcessed",
     });
@@ -148,12 +153,8 @@ class DistributionClient implements RegistryClient {
     return await listCatalog(this.#transport, { prefix, perPage: this.#repositoriesPerPage, signal });
   }
 
-  async getBlob(
-    repository: string,
-    digest: Digest,
-    signal: AbortSignal,
-    maxBytes: number = DEFAULT_MAX_BLOB,
-  ): Promise<Uint8Array> {
+  async getBlob(repository: string, blob: BlobToGet, signal: AbortSignal): Promise<Uint8Array> {
+    const { digest, maxBytes = DEFAULT_MAX_BLOB } = blob;
     return await readBlob(this.#source(repository, signal), digest, maxBytes);
   }
 
@@ -181,7 +182,7 @@ class DistributionClient implements RegistryClient {
     return await putBlob(this.#target(repository, signal), bytes);
   }
 
-  async mountBlob(repository: string, from: string, digest: Digest, signal: AbortSignal): Promise<boolean> {
+  async mountBlob(repository: string, { from, digest }: BlobToMount, signal: AbortSignal): Promise<boolean> {
     const paths = this.#paths(repository);
     // One token for both repositories: a token for the target alone makes the registry forget the source.
     const scopes: Scope[] = [

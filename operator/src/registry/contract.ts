@@ -48,6 +48,25 @@ export interface RegistryEndpoint {
   readonly ca?: string | undefined;
 }
 
+export interface ManifestToPut {
+  /** A tag, or the digest of the bytes. */
+  readonly reference: string;
+  readonly mediaType: string;
+  readonly bytes: Uint8Array;
+}
+
+export interface BlobToGet {
+  readonly digest: Digest;
+  /** Default 4 MiB. */
+  readonly maxBytes?: number;
+}
+
+export interface BlobToMount {
+  /** The repository that has it. */
+  readonly from: string;
+  readonly digest: Digest;
+}
+
 /**
  * One registry. Every call takes a signal and has a deadline; streams have a progress deadline instead of a total one.
  * Errors: `RegistryError` (errors.ts), by class of outcome. A failed call is never reported as "empty" or "absent".
@@ -57,12 +76,7 @@ export interface RegistryClient {
   /** `reference` is a tag or a digest. Throws `NotFound`; a digest that does not match the bytes throws `DigestMismatch`. */
   getManifest(repository: string, reference: string, signal: AbortSignal): Promise<FetchedManifest>;
   /** Puts the exact bytes under their digest, or under a tag. Returns the digest of the bytes. */
-  putManifest(
-    repository: string,
-    reference: string,
-    manifest: { mediaType: string; bytes: Uint8Array },
-    signal: AbortSignal,
-  ): Promise<Digest>;
+  putManifest(repository: string, manifest: ManifestToPut, signal: AbortSignal): Promise<Digest>;
   /** By digest. Absent is a success. */
   deleteManifest(repository: string, digest: Digest, signal: AbortSignal): Promise<void>;
   /** Every tag, all pages. A repository that does not exist has none; any other failure throws. */
@@ -73,7 +87,7 @@ export interface RegistryClient {
    */
   listRepositories(prefix: string, signal: AbortSignal): Promise<readonly string[] | "NoCatalog">;
   /** Whole blob in memory, digest checked; for configs. Refuses more than `maxBytes` (default 4 MiB). */
-  getBlob(repository: string, digest: Digest, signal: AbortSignal, maxBytes?: number): Promise<Uint8Array>;
+  getBlob(repository: string, blob: BlobToGet, signal: AbortSignal): Promise<Uint8Array>;
   /** Streamed blob; the stream throws at its end when length or digest differ. */
   streamBlob(repository: string, descriptor: Descriptor, signal: AbortSignal): AsyncIterable<Uint8Array>;
   /** Proof by ranged GET of the first and the last byte and the total length (HEAD proves nothing after a GC). */
@@ -91,7 +105,7 @@ export interface RegistryClient {
   /** Uploads known bytes unless they are there already (proved by `verifyBlob`). */
   putBlob(repository: string, bytes: Uint8Array, signal: AbortSignal): Promise<{ digest: Digest; size: number }>;
   /** Mounts from another repository of the same registry. False: the registry would not; copy instead. */
-  mountBlob(repository: string, from: string, digest: Digest, signal: AbortSignal): Promise<boolean>;
+  mountBlob(repository: string, blob: BlobToMount, signal: AbortSignal): Promise<boolean>;
   close(): Promise<void>;
 }
 

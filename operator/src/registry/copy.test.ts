@@ -66,7 +66,7 @@ function sourceOf(image: object, config: Buffer, layers: Buffer[]): RegistryClie
     ...refusing("https://source.example"),
     streamed,
     getManifest: async () => manifest,
-    getBlob: async (_repository, digest) => blobs.get(digest) ?? Buffer.alloc(0),
+    getBlob: async (_repository, { digest }) => blobs.get(digest) ?? Buffer.alloc(0),
     async *streamBlob(_repository, descriptor) {
       streamed.push(descriptor.digest);
       yield blobs.get(descriptor.digest) ?? Buffer.alloc(0);

@@ -65,7 +65,11 @@ export async function resolveImage(request: Omit<CopyImageRequest, "target">): P
   const named = await source.client.getManifest(source.repository, source.reference, signal);
   const found = await imageManifest(request, named);
   const manifest = toOciManifest(found.image);
-  const config = await source.client.getBlob(source.repository, manifest.config.digest, signal, LONGEST_CONFIG);
+  const config = await source.client.getBlob(
+    source.repository,
+    { digest: manifest.config.digest, maxBytes: LONGEST_CONFIG },
+    signal,
+  );
   checkConfig(config, { platform, layers: manifest.layers.length });
   return { sourceDigest: named.digest, manifestDigest: found.digest, platform, manifest, config };
 }
@@ -109,7 +113,10 @@ async function copyBlob(request: CopyPlaces, blob: Descriptor): Promise<void> {
   const { source, target, signal } = request;
   if (await target.client.verifyBlob(target.repository, blob, signal)) return;
   const isSameRegistry = new URL(source.client.endpoint.url).origin === new URL(target.client.endpoint.url).origin;
-  if (isSameRegistry && (await target.client.mountBlob(target.repository, source.repository, blob.digest, signal))) {
+  if (
+    isSameRegistry &&
+    (await target.client.mountBlob(target.repository, { from: source.repository, digest: blob.digest }, signal))
+  ) {
     // A mount trusts the registry's cache as HEAD does; only bytes are a proof.
     if (await target.client.verifyBlob(target.repository, blob, signal)) return;
   }

@@ -140,7 +140,11 @@ test("a put that the registry stored as something else is not believed", async (
   await withServer(
     (_request, response) => response.writeHead(201, { "docker-content-digest": D }).end(),
     async (client) => {
-      const put = client.putManifest("a/b", "v1", { mediaType: MEDIA_TYPES.ociManifest, bytes: other }, signal);
+      const put = client.putManifest(
+        "a/b",
+        { reference: "v1", mediaType: MEDIA_TYPES.ociManifest, bytes: other },
+        signal,
+      );
       await assert.rejects(put, (error) => isRegistryError(error, "DigestMismatch"));
     },
   );
@@ -149,7 +153,7 @@ test("a put that the registry stored as something else is not believed", async (
 test("bytes under the wrong digest are not even sent", async () => {
   await using registry = await fakeServer((_request, response) => response.writeHead(201).end());
   const client = createRegistryClient({ url: registry.url });
-  const put = client.putManifest("a/b", D, { mediaType: MEDIA_TYPES.ociManifest, bytes: other }, signal);
+  const put = client.putManifest("a/b", { reference: D, mediaType: MEDIA_TYPES.ociManifest, bytes: other }, signal);
   await assert.rejects(put, (error) => isRegistryError(error, "DigestMismatch"));
   assert.equal(registry.requests.length, 0);
   await client.close();

@@ -47,7 +47,7 @@ test("a redirect to another host does not see Authorization, the registry itself
     return true;
   });
   await using client = connect({ url: registry.url, login });
-  assert.deepEqual(Buffer.from(await client.getBlob("a/b", digestOf(blob), signal)), blob);
+  assert.deepEqual(Buffer.from(await client.getBlob("a/b", { digest: digestOf(blob) }, signal)), blob);
   assert.equal(
     registry.requests.at(-1)?.headers.authorization,
     `Basic ${Buffer.from("me:hunter2").toString("base64")}`,
@@ -68,7 +68,7 @@ test("another host that asks for a login gets none", async () => {
     else response.writeHead(302, { location: `${storage.url}/x` }).end();
   });
   await using client = connect({ url: registry.url, login });
-  await assert.rejects(client.getBlob("a/b", digestOf(Buffer.alloc(0)), signal), failsAs("Unauthorized"));
+  await assert.rejects(client.getBlob("a/b", { digest: digestOf(Buffer.alloc(0)) }, signal), failsAs("Unauthorized"));
   assert.deepEqual(
     storage.requests.map((request) => request.headers.authorization),
     [undefined],
@@ -88,7 +88,7 @@ test("another host's challenge does not lead the login to its own token realm", 
   await using client = connect({ url: registry.url, login });
   // The first call learns how the registry authenticates, so that the next one is redirected at its first try.
   await client.listTags("a/b", signal);
-  await assert.rejects(client.getBlob("a/b", digestOf(Buffer.alloc(0)), signal), failsAs("Unauthorized"));
+  await assert.rejects(client.getBlob("a/b", { digest: digestOf(Buffer.alloc(0)) }, signal), failsAs("Unauthorized"));
   assert.equal(storage.requests.length, 1);
   assert.equal(thief.requests.length, 0);
 });
@@ -212,9 +212,9 @@ test("what is no read is not repeated after a 500", async () => {
   await using client = connect(registry.url);
   const manifest = { mediaType: "application/vnd.oci.image.manifest.v1+json", bytes: Buffer.from("{}") };
   const digest = digestOf(manifest.bytes);
-  await assert.rejects(client.putManifest("a/b", digest, manifest, signal), failsAs("Unavailable"));
+  await assert.rejects(client.putManifest("a/b", { reference: digest, ...manifest }, signal), failsAs("Unavailable"));
   await assert.rejects(client.deleteManifest("a/b", digest, signal), failsAs("Unavailable"));
-  await assert.rejects(client.mountBlob("a/b", "a/c", digest, signal), failsAs("Unavailable"));
+  await assert.rejects(client.mountBlob("a/b", { from: "a/c", digest }, signal), failsAs("Unavailable"));
   assert.deepEqual(
     registry.requests.map(({ method }) => method),
     ["PUT", "DELETE", "POST"],
@@ -236,9 +236,12 @@ test("a tag is not put a second time when the registry may have acted on the fir
   await using registry = await fakeServer((_request, response) => refuse(response, 503, "UNAVAILABLE"));
   await using client = connect(registry.url);
   const manifest = { mediaType: "application/vnd.oci.image.manifest.v1+json", bytes: Buffer.from("{}") };
-  await assert.rejects(client.putManifest("a/b", "latest", manifest, signal), failsAs("Unavailable"));
+  await assert.rejects(client.putManifest("a/b", { reference: "latest", ...manifest }, signal), failsAs("Unavailable"));
   assert.equal(registry.requests.length, 1);
-  await assert.rejects(client.putManifest("a/b", digestOf(manifest.bytes), manifest, signal), failsAs("Unavailable"));
+  await assert.rejects(
+    client.putManifest("a/b", { reference: digestOf(manifest.bytes), ...manifest }, signal),
+    failsAs("Unavailable"),
+  );
   assert.equal(registry.requests.length, 5, "under its digest it is");
 });
 

@@ -91,9 +91,9 @@ export function tracedRegistry(client: RegistryClient, effects: Effects): Regist
     getBlob: (...call) => effects.read(() => client.getBlob(...call)),
     verifyBlob: (...call) => effects.read(() => client.verifyBlob(...call)),
     putBlob: (...call) => effects.write("put blob", () => client.putBlob(...call)),
-    putManifest: (...call) =>
-      effects.write(call[1].startsWith("sha256:") ? "put manifest" : `tag ${call[1]}`, () =>
-        client.putManifest(...call),
+    putManifest: (repository, manifest, signal) =>
+      effects.write(manifest.reference.startsWith("sha256:") ? "put manifest" : `tag ${manifest.reference}`, () =>
+        client.putManifest(repository, manifest, signal),
       ),
     deleteManifest: (...call) => effects.write("delete manifest", () => client.deleteManifest(...call)),
   };

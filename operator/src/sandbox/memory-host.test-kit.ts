@@ -214,5 +214,5 @@ export async function putImage(
   const mediaType = MEDIA_TYPES.ociManifest;
   const descriptor = { mediaType: MEDIA_TYPES.ociConfig, digest: digestOf(config), size: config.byteLength };
   const manifest = bytesOf(JSON.stringify({ schemaVersion: 2, mediaType, config: descriptor, layers }));
-  return registry.client.putManifest("", tag, { mediaType, bytes: manifest }, signal);
+  return registry.client.putManifest("", { reference: tag, mediaType, bytes: manifest }, signal);
 }

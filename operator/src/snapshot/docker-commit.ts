@@ -129,7 +129,7 @@ async function readPushed(
     throw new PublicationError("CaptureMalformed", `the engine pushed an index to ${repository}:${tag}`);
   }
   const { config, layers } = pushed.manifest.value;
-  const image = parseImageConfig(await registry.client.getBlob(repository, config.digest, signal));
+  const image = parseImageConfig(await registry.client.getBlob(repository, { digest: config.digest }, signal));
   const diffIds = image.rootfs.diff_ids;
   if (diffIds?.length !== layers.length) {
     throw new PublicationError(

@@ -13,7 +13,7 @@ async function dropped(manifest: object, isVersion: boolean) {
   const registry = new MemoryRegistry();
   const bytes = new TextEncoder().encode(JSON.stringify({ mediaType: MEDIA_TYPES.ociManifest, ...manifest }));
   const put = { mediaType: MEDIA_TYPES.ociManifest, bytes };
-  const digest = await registry.client.putManifest("lab", captureTag(OPERATION), put, signal);
+  const digest = await registry.client.putManifest("lab", { reference: captureTag(OPERATION), ...put }, signal);
   const snapshots = createDockerCommit(installationRegistry({ client: registry.client, prefix: "worlds" }));
   const end = await snapshots.forgetUploaded(
     { operation: OPERATION, repository: "lab", isVersion: async () => isVersion },

@@ -26,15 +26,15 @@ export class MemoryRegistries {
       getManifest: (repository, ...rest) => at(repository).getManifest(repository, ...rest),
       getBlob: (repository, ...rest) => at(repository).getBlob(repository, ...rest),
       verifyBlob: (repository, ...rest) => at(repository).verifyBlob(repository, ...rest),
-      putManifest: (repository, reference, ...rest) =>
-        this.#write(repository, `manifest ${reference}`, () =>
-          at(repository).putManifest(repository, reference, ...rest),
+      putManifest: (repository, manifest, ...rest) =>
+        this.#write(repository, `manifest ${manifest.reference}`, () =>
+          at(repository).putManifest(repository, manifest, ...rest),
         ),
       deleteManifest: (repository, digest, ...rest) =>
         this.#write(repository, `delete ${digest}`, () => at(repository).deleteManifest(repository, digest, ...rest)),
       putBlob: (repository, bytes, ...rest) =>
         this.#write(repository, `blob ${digestOf(bytes)}`, () => at(repository).putBlob(repository, bytes, ...rest)),
-      mountBlob: async (repository, from, digest) => {
+      mountBlob: async (repository, { from, digest }) => {
         const bytes = this.repository(from).blobs.get(digest);
         if (this.mounts === "Refused" || !bytes) return false;
         return this.#write(repository, `mount ${digest}`, async () => {

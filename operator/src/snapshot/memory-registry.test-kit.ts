@@ -44,9 +44,9 @@ export class MemoryRegistry {
       mountBlob: unexpected,
       close: unexpected,
       getManifest: async (_repository, reference) => this.#read(reference),
-      putManifest: async (_repository, reference, { bytes }) => this.#put(reference, bytes),
+      putManifest: async (_repository, { reference, bytes }) => this.#put(reference, bytes),
       deleteManifest: async (_repository, digest) => this.#delete(digest),
-      getBlob: async (_repository, digest) => this.#blob(digest),
+      getBlob: async (_repository, { digest }) => this.#blob(digest),
       putBlob: async (_repository, bytes) => {
         this.blobs.set(digestOf(bytes), bytes);
         this.writes.push(`blob ${digestOf(bytes)}`);

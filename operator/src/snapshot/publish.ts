@@ -78,8 +78,7 @@ export async function putVersion(
   const digest = digestOf(version.manifest);
   return client.putManifest(
     repository,
-    digest,
-    { mediaType: MEDIA_TYPES.ociManifest, bytes: version.manifest },
+    { reference: digest, mediaType: MEDIA_TYPES.ociManifest, bytes: version.manifest },
     signal,
   );
 }
@@ -95,7 +94,7 @@ export async function readBackVersion(
     throw new PublicationError("ReadBackFailed", `${repository}@${digest} reads back as ${fetched.digest}`);
   }
   const manifest = fetched.manifest.value;
-  await client.getBlob(repository, manifest.config.digest, signal);
+  await client.getBlob(repository, { digest: manifest.config.digest }, signal);
   for (const layer of manifest.layers) {
     if (!(await client.verifyBlob(repository, layer, signal))) {
       throw new PublicationError("ReadBackFailed", `layer ${layer.digest} of ${repository}@${digest} is not there`);
@@ -220,7 +219,7 @@ export async function createTag(
   if (holder !== undefined) return { kind: "taken", holder };
   try {
     const { bytes, mediaType } = await client.getManifest(repository, digest, signal);
-    await client.putManifest(repository, tag, { mediaType, bytes }, signal);
+    await client.putManifest(repository, { reference: tag, mediaType, bytes }, signal);
     return { kind: "tagged" };
   } catch (error) {
     if (isRegistryError(error, "NotFound") || isRegistryError(error, "DigestMismatch")) return { kind: "lost" };
@@ -242,7 +241,7 @@ async function moveLatest(
   if ((await digestOfTag({ client, repository }, "latest", signal)) === head.digest) return;
   const { bytes, mediaType } = await client.getManifest(repository, head.digest, signal);
   if (head.isHead && !(await head.isHead())) return;
-  await client.putManifest(repository, "latest", { mediaType, bytes }, signal);
+  await client.putManifest(repository, { reference: "latest", mediaType, bytes }, signal);
 }
 
 /**
@@ -267,9 +266,9 @@ export async function repairTags(
   }
   if (tagged === head.digest && latest === head.digest) return;
   const { bytes, mediaType } = await client.getManifest(repository, head.digest, signal);
-  if (tagged === undefined) await client.putManifest(repository, tag, { mediaType, bytes }, signal);
+  if (tagged === undefined) await client.putManifest(repository, { reference: tag, mediaType, bytes }, signal);
   if (latest === head.digest || (head.isHead && !(await head.isHead()))) return;
-  await client.putManifest(repository, "latest", { mediaType, bytes }, signal);
+  await client.putManifest(repository, { reference: "latest", mediaType, bytes }, signal);
 }
 
 async function digestOfTag(

@@ -133,7 +133,7 @@ async function copyVersion(
     if (manifest.kind === "index") return { missing: `${version.digest} is an index` };
     const blobs = [manifest.value.config, ...manifest.value.layers];
     await copyBlobs({ client, from, to, blobs, signal });
-    await client.putManifest(to, version.digest, { mediaType, bytes }, signal);
+    await client.putManifest(to, { reference: version.digest, mediaType, bytes }, signal);
   } catch (error) {
     const isDamage = isRegistryError(error, "NotFound") || isRegistryError(error, "DigestMismatch");
     if (isDamage) return { missing: error.message };
@@ -155,7 +155,7 @@ async function putTag(
     const holder = tag === "latest" ? undefined : await digestOfTag(scope, { to, tag });
     if (holder === digest) return;
     if (holder !== undefined) throw tagTaken(to, { tag, holder, digest });
-    await client.putManifest(to, tag, { mediaType, bytes }, signal);
+    await client.putManifest(to, { reference: tag, mediaType, bytes }, signal);
   });
 }
 

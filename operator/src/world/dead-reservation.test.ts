@@ -116,8 +116,7 @@ async function push(parts: ReturnType<typeof worldParts>, tag: string, content: 
   const bytes = new TextEncoder().encode(JSON.stringify({ mediaType: MEDIA_TYPES.ociManifest, ...content }));
   return parts.registry.client.putManifest(
     "",
-    tag,
-    { mediaType: MEDIA_TYPES.ociManifest, bytes },
+    { reference: tag, mediaType: MEDIA_TYPES.ociManifest, bytes },
     new AbortController().signal,
   );
 }

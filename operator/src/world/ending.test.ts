@@ -20,8 +20,7 @@ test("a deletion takes every manifest along: listed, pruned and not deleted yet,
   }));
   await parts.registry.client.putManifest(
     "",
-    "capture-publish-9",
-    { mediaType: "", bytes: new TextEncoder().encode("{}") },
+    { reference: "capture-publish-9", mediaType: "", bytes: new TextEncoder().encode("{}") },
     new AbortController().signal,
   );
   await parts.pass();
@@ -35,8 +34,7 @@ test("a deletion takes the versions along that status does not list any more, an
   const parts = worldParts({ world: deleted, history });
   const foreign = await parts.registry.client.putManifest(
     "",
-    "v7",
-    { mediaType: "", bytes: new TextEncoder().encode("{}") },
+    { reference: "v7", mediaType: "", bytes: new TextEncoder().encode("{}") },
     new AbortController().signal,
   );
   parts.change((world) => ({ ...world, status: { ...world.status, versions: parts.versions.slice(2) } }));

@@ -163,8 +163,7 @@ test("deletionPolicy Delete: an entry with other bytes than this operator writes
   const bytes = new TextEncoder().encode("{}");
   await indexOf(parts).client.putManifest(
     INDEX,
-    ENTRY,
-    { mediaType: MEDIA_TYPES.ociManifest, bytes },
+    { reference: ENTRY, mediaType: MEDIA_TYPES.ociManifest, bytes },
     AbortSignal.timeout(1_000),
   );
   await parts.pass();

@@ -95,7 +95,7 @@ async function enter(scope: WorldScope): Promise<void> {
   const { index, tag, manifest } = lineageEntry(scope.ref, repositoryInRegistry(scope));
   if (!(await client.listTags(index, signal)).includes(tag)) {
     await client.putBlob(index, EMPTY, signal);
-    await client.putManifest(index, tag, { mediaType: MEDIA_TYPES.ociManifest, bytes: manifest }, signal);
+    await client.putManifest(index, { reference: tag, mediaType: MEDIA_TYPES.ociManifest, bytes: manifest }, signal);
     if (!(await client.listTags(index, signal)).includes(tag)) {
       throw new RegistryError("Unavailable", `tag ${tag} of ${index} was put and is not listed`);
     }

@@ -46,7 +46,7 @@ async function push(parts: Parts, operation: string, wish: { uid?: string; work?
   const mediaType = MEDIA_TYPES.ociManifest;
   const described = { mediaType: MEDIA_TYPES.ociConfig, digest: digestOf(config), size: config.byteLength };
   const bytes = bytesOf({ schemaVersion: 2, mediaType, config: described, layers });
-  await parts.registry.client.putManifest("", captureTag(operation), { mediaType, bytes }, signal);
+  await parts.registry.client.putManifest("", { reference: captureTag(operation), mediaType, bytes }, signal);
   return digestOf(own);
 }
 

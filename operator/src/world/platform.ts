@@ -12,7 +12,7 @@ export async function platformOfConfig(
   { repository, config }: { readonly repository: string; readonly config: Descriptor },
   signal: AbortSignal,
 ): Promise<Platform> {
-  const bytes = await client.getBlob(repository, config.digest, signal);
+  const bytes = await client.getBlob(repository, { digest: config.digest }, signal);
   const { os, architecture } = parseJson(bytes, configSchema, "the image config");
   const platform = `${os}/${architecture}`;
   if (platform === "linux/amd64" || platform === "linux/arm64") return platform;

@@ -188,7 +188,7 @@ async function draftVersion(
   }
   const booted = await readBackVersion({ client: registry.client, repository }, bootedFrom, signal);
   const config = configOfVersion({
-    baseConfig: await registry.client.getBlob(repository, booted.config.digest, signal),
+    baseConfig: await registry.client.getBlob(repository, { digest: booted.config.digest }, signal),
     diffIds: uploaded.diffIds,
     createdAt: pending.since,
   });

@@ -63,7 +63,11 @@ test("a stale pass never moves latest back: head is read afresh right before", a
     status: { ...world.status, head: { version: 3, digest: newer.digest, image: "x" }, nextVersion: 4 },
   }));
   const bytes = new TextEncoder().encode('{"mediaType":"application/vnd.oci.image.manifest.v1+json","number":3}');
-  await parts.registry.client.putManifest("", "latest", { mediaType: "", bytes }, new AbortController().signal);
+  await parts.registry.client.putManifest(
+    "",
+    { reference: "latest", mediaType: "", bytes },
+    new AbortController().signal,
+  );
   const latest = parts.registry.tags.get("latest");
   parts.registry.writes.length = 0;
   parts.showCached({ world: stale });

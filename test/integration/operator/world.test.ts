@@ -109,7 +109,7 @@ describe("the World", () => {
     );
     assert.equal(conditionOf(broken, "Ready")?.reason, "HeadNotFound");
     await eventWith(stage.site, world, "HeadNotFound");
-    await stage.registry.putManifest(repository, digest, manifest, stage.site.signal);
+    await stage.registry.putManifest(repository, { reference: digest, ...manifest }, stage.site.signal);
     await nudge(world);
     await until(
       () => stage.world(world),

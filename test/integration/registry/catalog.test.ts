@@ -27,7 +27,7 @@ for (const { name, wish } of REGISTRIES) {
     assert.deepEqual(await client.listRepositories(PREFIX, signal), [], "an empty registry has none");
     for (const repository of [...OTHERS, ...OURS]) {
       const { mediaType, bytes } = await imageIn(client, repository, { seed, signal });
-      await client.putManifest(repository, "v0", { mediaType, bytes }, signal);
+      await client.putManifest(repository, { reference: "v0", mediaType, bytes }, signal);
     }
     const listed = await client.listRepositories(PREFIX, signal);
     assert.notEqual(listed, "NoCatalog");

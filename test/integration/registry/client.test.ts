@@ -47,8 +47,8 @@ for (const { name, wish } of REGISTRIES) {
       const first = await served.client.putBlob("known", bytes, signal);
       const second = await served.client.putBlob("known", bytes, signal);
       assert.deepEqual(second, first);
-      assert.ok(bytes.equals(await served.client.getBlob("known", first.digest, signal)));
-      await assert.rejects(served.client.getBlob("known", first.digest, signal, MIB), (error) =>
+      assert.ok(bytes.equals(await served.client.getBlob("known", { digest: first.digest }, signal)));
+      await assert.rejects(served.client.getBlob("known", { digest: first.digest, maxBytes: MIB }, signal), (error) =>
         isRegistryError(error, "Refused"),
       );
     });
@@ -63,8 +63,12 @@ for (const { name, wish } of REGISTRIES) {
 
     test("a manifest is read by tag and by digest, byte for byte", async () => {
       const image = await imageIn(served.client, "manifests", { seed, signal });
-      const digest = await served.client.putManifest("manifests", digestOf(image.bytes), image, signal);
-      assert.equal(await served.client.putManifest("manifests", "v1", image, signal), digest);
+      const digest = await served.client.putManifest(
+        "manifests",
+        { reference: digestOf(image.bytes), ...image },
+        signal,
+      );
+      assert.equal(await served.client.putManifest("manifests", { reference: "v1", ...image }, signal), digest);
       for (const reference of [digest, "v1"]) {
         const fetched = await served.client.getManifest("manifests", reference, signal);
         assert.equal(fetched.digest, digest);
@@ -81,8 +85,7 @@ for (const { name, wish } of REGISTRIES) {
       const text = image.bytes.toString("utf8").replace(image.layer.digest, MISSING);
       const put = served.client.putManifest(
         "dangling",
-        "v1",
-        { mediaType: image.mediaType, bytes: Buffer.from(text) },
+        { reference: "v1", mediaType: image.mediaType, bytes: Buffer.from(text) },
         signal,
       );
       await assert.rejects(put, (error) => {
@@ -92,16 +95,22 @@ for (const { name, wish } of REGISTRIES) {
 
     test("a blob is mounted from another repository, and a repository that lacks it opens no upload", async () => {
       const stored = await served.client.putBlob("mount/from", bytesOf(`${seed}/mount`, 3000), signal);
-      assert.equal(await served.client.mountBlob("mount/to", "mount/from", stored.digest, signal), true);
+      assert.equal(
+        await served.client.mountBlob("mount/to", { from: "mount/from", digest: stored.digest }, signal),
+        true,
+      );
       assert.equal(await served.client.verifyBlob("mount/to", stored, signal), true);
-      assert.equal(await served.client.mountBlob("mount/other", "mount/nothing", stored.digest, signal), false);
+      assert.equal(
+        await served.client.mountBlob("mount/other", { from: "mount/nothing", digest: stored.digest }, signal),
+        false,
+      );
       assert.deepEqual(await openUploads(served.registry, "mount/other"), []);
     });
 
     test("every tag is listed over all pages, and an unknown repository has none", async () => {
       const image = await imageIn(served.client, "tags", { seed, signal });
       const wanted = Array.from({ length: 23 }, (_, index) => `v${index}`);
-      for (const tag of wanted) await served.client.putManifest("tags", tag, image, signal);
+      for (const tag of wanted) await served.client.putManifest("tags", { reference: tag, ...image }, signal);
       const paging = clientOf(served.registry, { tagsPerPage: 5 });
       try {
         assert.deepEqual((await paging.listTags("tags", signal)).sort(), wanted.toSorted());
@@ -114,8 +123,8 @@ for (const { name, wish } of REGISTRIES) {
     test("deleting a manifest takes all tags of its digest along, spares others, and can be repeated", async () => {
       const doomed = await imageIn(served.client, "deletion", { seed: `${seed}/doomed`, signal });
       const kept = await imageIn(served.client, "deletion", { seed: `${seed}/kept`, signal });
-      for (const tag of ["a", "b"]) await served.client.putManifest("deletion", tag, doomed, signal);
-      await served.client.putManifest("deletion", "c", kept, signal);
+      for (const tag of ["a", "b"]) await served.client.putManifest("deletion", { reference: tag, ...doomed }, signal);
+      await served.client.putManifest("deletion", { reference: "c", ...kept }, signal);
       const digest = digestOf(doomed.bytes);
       await served.client.deleteManifest("deletion", digest, signal);
       await served.client.deleteManifest("deletion", digest, signal);

@@ -14,12 +14,16 @@ async function publishIndex(client: RegistryClient, repository: string, seed: st
   for (const architecture of ["amd64", "arm64"]) {
     const platform = { os: "linux", architecture };
     const image = await imageIn(client, repository, { seed: `${seed}/${architecture}`, signal, platform });
-    const digest = await client.putManifest(repository, digestOf(image.bytes), image, signal);
+    const digest = await client.putManifest(repository, { reference: digestOf(image.bytes), ...image }, signal);
     entries.push({ mediaType: image.mediaType, digest, size: image.bytes.length, platform });
   }
   const index = { schemaVersion: 2, mediaType: MEDIA_TYPES.ociIndex, manifests: entries };
   const bytes = Buffer.from(JSON.stringify(index));
-  const digest = await client.putManifest(repository, "latest", { mediaType: index.mediaType, bytes }, signal);
+  const digest = await client.putManifest(
+    repository,
+    { reference: "latest", mediaType: index.mediaType, bytes },
+    signal,
+  );
   return { digest, entries };
 }
 
@@ -43,7 +47,7 @@ test("a platform's image is copied between two registries of different versions,
   }
   assert.deepEqual(await to.client.listTags("worlds/one", signal), [], "publishing is the caller's");
   const bytes = Buffer.from(JSON.stringify(copied.manifest));
-  await to.client.putManifest("worlds/one", "v0", { mediaType: copied.manifest.mediaType, bytes }, signal);
+  await to.client.putManifest("worlds/one", { reference: "v0", mediaType: copied.manifest.mediaType, bytes }, signal);
 });
 
 test("within one registry the layers are mounted, not sent", async () => {
@@ -96,7 +100,7 @@ test("a copy that is aborted leaves no upload session in the target", async () =
     layers: [{ mediaType: MEDIA_TYPES.ociLayer, ...big }],
   };
   const bytes = Buffer.from(JSON.stringify(manifest));
-  await from.client.putManifest("big", "v1", { mediaType: manifest.mediaType, bytes }, signal);
+  await from.client.putManifest("big", { reference: "v1", mediaType: manifest.mediaType, bytes }, signal);
 
   const abort = new AbortController();
   const client: RegistryClient = {

@@ -37,7 +37,7 @@ test("after a garbage collection verifyBlob says what HEAD hides, and the blob c
   const bytes = bytesOf(`${seed}/layer`, image.layer.size);
   await client.putBlob(repository, bytes, signal);
   assert.equal(await client.verifyBlob(repository, image.layer, signal), true);
-  assert.ok(bytes.equals(await client.getBlob(repository, image.layer.digest, signal)));
+  assert.ok(bytes.equals(await client.getBlob(repository, { digest: image.layer.digest }, signal)));
 });
 
 test("a blob that is cut short on the registry's disk is not verified", async () => {
@@ -62,7 +62,7 @@ for (const version of ["v3", "v2"] as const) {
     const { registry, client } = served;
     const image = await imageIn(client, "spoilt", { seed, signal });
     const digest = digestOf(image.bytes);
-    const put = () => client.putManifest("spoilt", digest, image, signal);
+    const put = () => client.putManifest("spoilt", { reference: digest, ...image }, signal);
     const read = () =>
       client.getManifest("spoilt", digest, signal).then(
         () => undefined,

@@ -47,7 +47,7 @@ async function baseConfig(scope: WorldScope, { bootedFrom, base }: WorldRescue):
   const booted = bootedFrom ?? base ?? statusOf(scope.world).versions?.[0]?.digest;
   if (booted === undefined) throw new PublicationError("LineageUnreadable", "the World's status names no version");
   const { config } = await readBackVersion({ client: registry.client, repository }, booted, signal);
-  return registry.client.getBlob(repository, config.digest, signal);
+  return registry.client.getBlob(repository, { digest: config.digest }, signal);
 }
 
 function factsOf(scope: WorldScope, rescue: WorldRescue): Parameters<typeof manifestOfVersion>[0] {
