@@ -385,6 +385,15 @@ const cases: Record<string, Record<string, Case>> = {
       seen: { observed: EXITED },
       want: end("ContainerExited"),
     },
+    "once it is a version, the deadline goes first: what is left to do for it holds nothing up": {
+      given: { status: { ...running, operation: snapshotting({ stage: "Committed" }) } },
+      now: 900,
+      want: end("DeadlinePassed"),
+    },
+    "it is a version and nothing ends: it is answered": {
+      given: { status: { ...running, operation: snapshotting({ stage: "Committed" }) } },
+      want: { kind: "snapshot", request: undefined },
+    },
     "it fails and nothing ends: it is tried again": {
       given: { status: { ...running, operation: snapshotting({ attempts: 1 }), requests: [request("Snapshot")] } },
       want: { kind: "snapshot", request: request("Snapshot") },

@@ -102,9 +102,10 @@ function judgeWithCompute({ sandbox, observed, worldEnding, drain, savesNothing,
       discard: savesNothing || operation.outcome === "Discard",
     };
   }
-  // A snapshot in its course is finished first; one that fails gives way to an ending, which captures anew: never from a
-  // container that is gone, whose capture is the only copy.
-  if (operation && (operation.attempts === 0 || isGone)) return snapshotUnderWay(status.requests, operation.request);
+  // A snapshot in its course is finished first; one that fails, or is a version already, gives way to an ending, which captures
+  // anew: never from a container that is gone, whose capture is the only copy.
+  const isInItsCourse = operation?.attempts === 0 && operation.stage !== "Committed";
+  if (operation && (isInItsCourse || isGone)) return snapshotUnderWay(status.requests, operation.request);
 
   const end = (verb: "Hibernate" | "Close", reason: EndReason, discard = false): SessionGoal => ({
     kind: "end",

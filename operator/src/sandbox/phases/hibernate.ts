@@ -209,7 +209,7 @@ async function giveSnapshotUp(
 ): Promise<void> {
   const compute = scope.sandbox.status?.compute;
   if (compute && scope.driver) await scope.driver.thaw(compute.id, scope.context.signal);
-  await dropCapture(scope, operation, { registry: "Optional" });
+  await dropCapture(scope, operation);
   await recordProgress(scope, (sandbox) => ({
     operation: null,
     ...(operation.request === undefined

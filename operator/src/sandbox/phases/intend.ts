@@ -90,7 +90,7 @@ function requestBehind(scope: SandboxScope, goal: OperationGoal): SandboxRequest
 async function dropSuperseded(scope: SandboxScope): Promise<void> {
   const operation = scope.sandbox.status?.operation;
   if (operation?.supersedes === undefined) return;
-  await dropCapture(scope, { id: operation.supersedes, stage: "Intended" }, { registry: "Optional" });
+  await dropCapture(scope, { id: operation.supersedes, stage: "Intended" });
   await recordProgress(scope, ({ status }) => {
     if (status?.operation?.id !== operation.id) return undefined;
     const { supersedes: _, ...rest } = status.operation;

@@ -49,7 +49,7 @@ export async function release(scope: SandboxScope): Promise<PhaseResult> {
   }
   if (operation.stage === "Committed") {
     await demandCommitted(scope, operation);
-    await dropCapture(scope, operation, { registry: isDeletionOverdue(scope) ? "Optional" : "Required" });
+    await dropCapture(scope, operation);
   }
   if (operation.verb === "Snapshot") {
     await answerSnapshot(scope, operation);
@@ -176,7 +176,7 @@ export async function acknowledgeLoss(scope: SandboxScope): Promise<PhaseResult>
 /** The last version stands, and nothing is pretended. The caller knows that no compute of the boot is left. */
 export async function recordLoss(scope: SandboxScope, lost: { boot: number; what: string }): Promise<void> {
   const { operation } = scope.sandbox.status;
-  if (operation) await dropCapture(scope, operation, { registry: "Optional" });
+  if (operation) await dropCapture(scope, operation);
   const missed = await missedVersion(scope);
   await letGoOfWorld(scope);
   const base = missed ?? scope.sandbox.status.base;
