@@ -58,6 +58,21 @@ test("one that ends, breaks or speaks before it is taken is not given to anybody
   }
 });
 
+test("what becomes of one that was taken does nothing to the one that waits after it", async () => {
+  for (const fault of [(socket: Duplex) => socket.destroy(new Error("reset")), (socket: Duplex) => socket.destroy()]) {
+    const { opened, open } = opening();
+    const warm = new WarmHelpers({ open });
+    warm.warm("a");
+    await soon();
+    const taken = warm.take("a") ?? assert.fail("none waits");
+    warm.warm("a");
+    await soon();
+    fault(taken);
+    await soon();
+    assert.equal(warm.take("a"), opened[1]?.socket);
+  }
+});
+
 test("a drop ends the one that waits and the one that is being started", async () => {
   const { opened, open } = opening();
   const warm = new WarmHelpers({ open });

@@ -86,14 +86,15 @@ export class WarmHelpers {
     const end = () => this.drop(container);
     const idle = setTimeout(end, this.#idleMs);
     // A waiting helper says nothing: whatever becomes readable is its end, or an engine's complaint.
-    for (const event of ["readable", "end", "error", "close"]) socket.on(event, end);
+    const events = ["readable", "end", "error", "close"];
+    for (const event of events) socket.on(event, end);
     this.#waiting.set(container, {
       socket,
       release: () => {
         clearTimeout(idle);
-        for (const event of ["readable", "end", "close"]) socket.off(event, end);
-        // The taker adds its own; without any, an error would end the process.
-        socket.once("error", () => socket.off("error", end));
+        for (const event of events) socket.off(event, end);
+        // The taker hears of a failure by its reads and writes; without any listener an error would end the process.
+        socket.on("error", () => undefined);
       },
     });
     const [longest] = this.#waiting.keys();
