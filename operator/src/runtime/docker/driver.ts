@@ -36,8 +36,15 @@ import { Containers, observe } from "./containers.ts";
 import { withoutCredentials } from "./credentials.ts";
 import { causeOf, containerNotFound, EngineRefused, refusedAs, tolerate } from "./engine-errors.ts";
 import { engineId } from "./engine-marker.ts";
-import { type HelperCommand, helperChannel, isExecPending, pendingExecs, startHelper } from "./exec.ts";
-import { ExecStarts } from "./exec-starts.ts";
+import {
+  attachExec,
+  createHelperExec,
+  execStateOf,
+  type HelperCommand,
+  helperChannel,
+  unsettledExecs,
+} from "./exec.ts";
+import { type ExecStart, ExecStarts } from "./exec-starts.ts";
 import { Images } from "./images.ts";
 import { ownerOf } from "./labels.ts";
 import { OwnContainers } from "./own-containers.ts";
@@ -114,8 +121,8 @@ class DockerDriver implements RuntimeDriver {
     this.#transport = transport;
     this.#starts = new ExecStarts(
       {
-        pending: (container, signal) => pendingExecs(transport, container, signal),
-        isPending: (exec, signal) => isExecPending(transport, exec, signal),
+        unsettled: (container, signal) => unsettledExecs(transport, container, signal),
+        stateOf: (exec, signal) => execStateOf(transport, exec, signal),
       },
       clock,
     );
@@ -209,7 +216,7 @@ class DockerDriver implements RuntimeDriver {
   async freeze(id: string, signal: AbortSignal): Promise<void> {
     this.#dropWarm(id);
     const pause = (container: string) =>
-      this.#starts.exclude(container, () => this.#containers.pause(container, signal), signal);
+      this.#starts.exclude(container, (own) => this.#containers.pause(container, own), signal);
     const paused = this.#own.act(id, pause, signal);
     await this.#onContainer(id, paused, signal);
   }
@@ -220,7 +227,7 @@ class DockerDriver implements RuntimeDriver {
     for (let attempt = 1; await this.#saysFrozenAgain(id, signal); attempt++) {
       if (attempt === THAW_ATTEMPTS) throw new RuntimeError("HostRefused", `container ${id} does not thaw`);
       const cycle = (container: string) =>
-        this.#starts.exclude(container, () => this.#containers.cycle(container, signal), signal);
+        this.#starts.exclude(container, (own) => this.#containers.cycle(container, own), signal);
       await refusedAs("HostRefused", this.#own.act(id, cycle, signal), id);
     }
   }
@@ -294,7 +301,6 @@ class DockerDriver implements RuntimeDriver {
     if (container === undefined) return;
     await refusedAs("HostRefused", this.#containers.remove(container.Id, signal));
     this.#own.forget(id);
-    this.#starts.forget(container.Id);
   }
 
   async list(installation: string, signal: AbortSignal): Promise<ListedCompute[]> {
@@ -348,8 +354,12 @@ class DockerDriver implements RuntimeDriver {
   }
 
   #start(call: { container: string; command: HelperCommand }, signal: AbortSignal): Promise<Duplex> {
-    const begin = (onCreated: (exec: string) => void) => startHelper(this.#transport, { ...call, onCreated }, signal);
-    return this.#starts.start(call.container, begin, signal);
+    const start: ExecStart<Duplex> = {
+      create: (own) => createHelperExec(this.#transport, call, own),
+      attach: (exec, own) => attachExec(this.#transport, exec, own),
+      discard: (socket) => socket.destroy(),
+    };
+    return this.#starts.start(call.container, start, signal);
   }
 
   /** An effect on a running container. When it fails, an inspection says whether that is the container's state. */

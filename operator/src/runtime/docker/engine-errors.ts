@@ -15,6 +15,13 @@ export class EngineRefused extends Error {
 export const isStatus = (error: unknown, ...statuses: number[]): boolean =>
   error instanceof EngineRefused && statuses.includes(error.status);
 
+/**
+ * Whether the engine itself said no, so that nothing was begun. Other failures leave that open: a gateway in between answers
+ * 502 or 504 for a call that went through.
+ */
+export const isRefusal = (error: unknown): boolean =>
+  error instanceof EngineRefused && error.status >= 400 && error.status < 500;
+
 /** Turns a refusal with one of these statuses into success; everything else is thrown on. */
 export const tolerate =
   (...statuses: number[]) =>

@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import { systemClock } from "../../reconciler/clock.ts";
-import { ExecStarts } from "./exec-starts.ts";
+import { createTestClock, settle, type TestClock } from "../../reconciler/test-clock.test-kit.ts";
+import { isRuntimeError, RuntimeError } from "../errors.ts";
+import { EngineRefused } from "./engine-errors.ts";
+import { type ExecStart, ExecStarts, type ExecState, type ExecStates } from "./exec-starts.ts";
 
 const never = new AbortController().signal;
 const soon = async (): Promise<void> => {
@@ -10,26 +13,37 @@ const soon = async (): Promise<void> => {
 };
 
 /** A start that the engine takes. */
-const begin = (exec: string) => async (onCreated: (exec: string) => void) => {
-  onCreated(exec);
-  return exec;
-};
+const taken = (exec: string): ExecStart<string> => ({
+  create: async () => exec,
+  attach: async () => exec,
+  discard: () => undefined,
+});
 
-function engine() {
-  const pending = new Set<string>();
-  return {
-    pending,
-    starts: new ExecStarts(
-      { pending: async () => [...pending], isPending: async (exec) => pending.has(exec) },
-      systemClock,
-    ),
+function engine(clock = systemClock) {
+  const pending = new Map<string, ExecState>();
+  const states: ExecStates = {
+    unsettled: async () => [...pending].map(([exec, state]) => ({ exec, state })),
+    stateOf: async (exec) => pending.get(exec) ?? "Settled",
   };
+  return { pending, starts: new ExecStarts(states, clock) };
+}
+
+/** How far the clock has to be moved until it is settled. */
+async function elapse(clock: TestClock, promise: Promise<unknown>): Promise<number> {
+  const begun = clock.monotonic();
+  let done = false;
+  const end = () => {
+    done = true;
+  };
+  promise.then(end, end);
+  for (await settle(); !done; ) await clock.advance(20);
+  return clock.monotonic() - begun;
 }
 
 test("a freeze waits until the engine says that a start of this process runs", async () => {
   const { pending, starts } = engine();
-  pending.add("e1");
-  await starts.start("c", begin("e1"), never);
+  pending.set("e1", "Starting");
+  await starts.start("c", taken("e1"), never);
   let frozen = false;
   const freeze = async () => {
     frozen = true;
@@ -44,7 +58,7 @@ test("a freeze waits until the engine says that a start of this process runs", a
 
 test("a freeze waits for the starts of other processes, as the engine records them", async () => {
   const { pending, starts } = engine();
-  pending.add("theirs");
+  pending.set("theirs", "Created");
   let frozen = false;
   const freeze = async () => {
     frozen = true;
@@ -63,10 +77,13 @@ test("nothing starts while a freeze is under way; in another container it does",
   const freezing = starts.exclude("c", () => freeze.promise, never);
   await soon();
   const begun: string[] = [];
-  const noting = (exec: string) => async (onCreated: (exec: string) => void) => {
-    begun.push(exec);
-    return begin(exec)(onCreated);
-  };
+  const noting = (exec: string): ExecStart<string> => ({
+    ...taken(exec),
+    create: async () => {
+      begun.push(exec);
+      return exec;
+    },
+  });
   const waiting = starts.start("c", noting("here"), never);
   await starts.start("d", noting("elsewhere"), never);
   assert.deepEqual(begun, ["elsewhere"]);
@@ -77,29 +94,152 @@ test("nothing starts while a freeze is under way; in another container it does",
 
 test("a start that fails, and a freeze that fails, hold nobody up", async () => {
   const { starts } = engine();
-  await assert.rejects(
-    starts.start("c", () => Promise.reject(new Error("refused")), never),
-    /refused/,
-  );
+  const refused = { ...taken("e"), create: () => Promise.reject(new Error("refused")) };
+  await assert.rejects(starts.start("c", refused, never), /refused/);
   await assert.rejects(
     starts.exclude("c", () => Promise.reject(new Error("no freezer")), never),
     /no freezer/,
   );
-  assert.equal(await starts.start("c", begin("e"), never), "e");
+  assert.equal(await starts.start("c", taken("e"), never), "e");
 });
 
-test("a start that was refused after its creation is not waited for, although the engine keeps it as pending", async () => {
+test("a start that was refused after its creation is not waited for, although the engine keeps it as created", async () => {
+  const clock = createTestClock();
+  const { pending, starts } = engine(clock);
+  pending.set("refused", "Created");
+  const refused = { ...taken("refused"), attach: () => Promise.reject(new EngineRefused(409, "is paused")) };
+  await assert.rejects(starts.start("c", refused, never), /is paused/);
+  assert.equal(await starts.exclude("c", async () => "frozen at once", never), "frozen at once");
+});
+
+test("a start that was given up before the engine was asked for it is not waited for", async () => {
+  const { pending, starts } = engine(createTestClock());
+  const caller = new AbortController();
+  pending.set("e1", "Created");
+  const created: ExecStart<string> = {
+    create: async () => {
+      caller.abort(new Error("hung up"));
+      return "e1";
+    },
+    attach: () => assert.fail("nobody wants it any more"),
+    discard: () => undefined,
+  };
+  await assert.rejects(starts.start("c", created, caller.signal), /hung up/);
+  assert.equal(await starts.exclude("c", async () => "frozen at once", never), "frozen at once");
+});
+
+test("a start that is given up goes on in the engine: a freeze waits for it, and its connection is let go of", async () => {
   const { pending, starts } = engine();
-  pending.add("refused");
-  await assert.rejects(
-    starts.start(
+  const caller = new AbortController();
+  const connected = Promise.withResolvers<string>();
+  const discarded: string[] = [];
+  const slow: ExecStart<string> = {
+    create: async () => "e1",
+    attach: () => {
+      pending.set("e1", "Starting");
+      return connected.promise;
+    },
+    discard: (connection) => void discarded.push(connection),
+  };
+  const starting = assert.rejects(starts.start("c", slow, caller.signal), /hung up/);
+  await soon();
+  caller.abort(new Error("hung up"));
+  await starting;
+  let frozen = false;
+  const freezing = starts.exclude(
+    "c",
+    async () => {
+      frozen = true;
+    },
+    never,
+  );
+  await soon();
+  assert.equal(frozen, false, "the engine has not answered");
+  connected.resolve("connection");
+  await soon();
+  assert.equal(frozen, false, "the engine is at it");
+  assert.deepEqual(discarded, ["connection"]);
+  pending.delete("e1");
+  await freezing;
+  assert.equal(frozen, true);
+});
+
+for (const [what, error] of [
+  ["a reset", new RuntimeError("HostUnreachable", "reset")],
+  ["its deadline", new RuntimeError("HostUnreachable", "no answer within 15 s")],
+  ["the word of a proxy", new EngineRefused(504, "gateway timeout")],
+] as const)
+  test(`a start that failed by ${what} may be on its way: a freeze waits for it`, async () => {
+    const { pending, starts } = engine();
+    pending.set("e1", "Created");
+    const broken = { ...taken("e1"), attach: () => Promise.reject(error) };
+    await assert.rejects(starts.start("c", broken, never));
+    let frozen = false;
+    const freezing = starts.exclude(
       "c",
-      async (onCreated) => {
-        onCreated("refused");
-        throw new Error("is paused");
+      async () => {
+        frozen = true;
       },
       never,
-    ),
+    );
+    await soon();
+    pending.set("e1", "Starting");
+    await soon();
+    assert.equal(frozen, false);
+    pending.delete("e1");
+    await freezing;
+  });
+
+test("an exec that nobody starts holds a freeze up once, and not long; one that the engine starts forbids it", async () => {
+  const clock = createTestClock();
+  const { pending, starts } = engine(clock);
+  pending.set("theirs", "Created");
+  const freeze = async () => "frozen";
+  const patient = starts.exclude("c", freeze, never);
+  assert.equal(await elapse(clock, patient), 2_500);
+  const again = starts.exclude("c", freeze, never);
+  assert.equal(await elapse(clock, again), 0);
+  pending.set("theirs", "Starting");
+  const refused = starts.exclude("c", freeze, never);
+  assert.equal(await elapse(clock, refused), 30_000);
+  await assert.rejects(
+    refused,
+    (error) => isRuntimeError(error, "HostRefused") && /has been starting/.test(String(error)),
   );
-  assert.equal(await starts.exclude("c", async () => "frozen at once", AbortSignal.timeout(1_000)), "frozen at once");
+});
+
+test("whoever waits for a freeze, or to freeze, can give up", async () => {
+  const { pending, starts } = engine();
+  pending.set("e1", "Starting");
+  const caller = new AbortController();
+  const freezing = assert.rejects(
+    starts.exclude("c", async () => undefined, caller.signal),
+    /enough/,
+  );
+  await soon();
+  const starting = assert.rejects(starts.start("c", taken("e2"), caller.signal), /enough/);
+  caller.abort(new Error("enough"));
+  await Promise.all([freezing, starting]);
+  assert.equal(await starts.start("c", taken("e2"), never), "e2");
+});
+
+test("nothing starts while the engine still freezes for a caller that gave up, or whose call broke", async () => {
+  const { starts } = engine();
+  const caller = new AbortController();
+  const engineFreezes = Promise.withResolvers<void>();
+  const freezing = assert.rejects(
+    starts.exclude("c", () => engineFreezes.promise, caller.signal),
+    /hung up/,
+  );
+  await soon();
+  caller.abort(new Error("hung up"));
+  await freezing;
+  let started = false;
+  const starting = starts.start("c", taken("e1"), never).then(() => {
+    started = true;
+  });
+  await soon();
+  assert.equal(started, false);
+  engineFreezes.reject(new RuntimeError("HostUnreachable", "reset"));
+  await starting;
 });

@@ -1,30 +1,61 @@
-import type { Clock } from "../../reconciler/clock.ts";
+import { type Clock, monotonicNow } from "../../reconciler/clock.ts";
+import { untilAborted } from "../../reconciler/deadline.ts";
+import { RuntimeError } from "../errors.ts";
+import { isRefusal } from "./engine-errors.ts";
+
+/** How far an exec is: `Created`, perhaps never to be started; `Starting` in the engine; `Settled`: it runs, has ended or is forgotten. */
+export type ExecState = "Created" | "Starting" | "Settled";
 
 /** What an engine says of the execs of a container. */
 export interface ExecStates {
-  /** Execs that were created and of which the engine does not know yet that they run or have ended. */
-  pending(container: string, signal: AbortSignal): Promise<readonly string[]>;
-  /** Whether one exec is still on its way. One that the engine has forgotten is not. */
-  isPending(exec: string, signal: AbortSignal): Promise<boolean>;
+  /** Execs of a container that are not settled, whoever made them. */
+  unsettled(
+    container: string,
+    signal: AbortSignal,
+  ): Promise<readonly { readonly exec: string; readonly state: ExecState }[]>;
+  stateOf(exec: string, signal: AbortSignal): Promise<ExecState>;
 }
 
-/** How long a start is followed, and how long a freeze waits for starts of other processes. */
-const START_MS = 5_000;
+/** The two calls that start a process in a container. */
+export interface ExecStart<T> {
+  /** Has the engine note an exec, which starts nothing. Returns its Id. */
+  create(signal: AbortSignal): Promise<string>;
+  /** Has the engine start it and connect to it. */
+  attach(exec: string, signal: AbortSignal): Promise<T>;
+  /** Lets go of a connection that nobody waits for any more. */
+  discard(attached: T): void;
+}
+
+/** How long the engine may take to answer a start. */
+const ATTACH_MS = 20_000;
+/** How long a start is followed. An exec that is merely created after that has never reached the engine's start. */
+const FOLLOW_MS = 5_000;
+/** How long a freeze waits for execs of other processes that are created and perhaps never started. */
+const CREATED_MS = 2_500;
+/** How long it waits for the engine to end a start. */
+const STARTING_MS = 30_000;
+/** How long a freeze may take in the engine, and how long the engine may then be asked whether it is over. */
+const FREEZE_MS = 60_000;
 const LOOK_MS = 20;
+/** Most execs that are remembered as given up; one that is forgotten costs a freeze `CREATED_MS`. */
+const MOST_GIVEN_UP = 1024;
 
 /**
  * Starting a process in a container and freezing it exclude each other. An exec that the engine starts into a frozen cgroup
  * waits there for ever and holds the container's lock: inspect, thaw and remove hang, and after them every image removal of
  * the host, until the engine is killed (seen on 20.10, at the first snapshot under eight parallel commands). Starts of this
  * process are counted; those of others are looked up in the engine's own records.
+ *
+ * An engine goes on with what it was asked for when the client hangs up (moby ContainerExecStart has a context of its own). So
+ * a caller that gives up ends its own wait, and nothing else: what counts is what the engine says.
  */
 export class ExecStarts {
   readonly #states: ExecStates;
   readonly #clock: Clock;
   readonly #starting = new Map<string, Set<Promise<void>>>();
   readonly #freezing = new Map<string, Promise<void>>();
-  /** Execs that a freeze has waited for in vain. */
-  readonly #givenUp = new Map<string, Set<string>>();
+  /** Execs that are created and that nobody will start, the one given up longest ago first. */
+  readonly #givenUp = new Set<string>();
 
   constructor(states: ExecStates, clock: Clock) {
     this.#states = states;
@@ -32,94 +63,149 @@ export class ExecStarts {
   }
 
   /** Starts an exec once no freeze is under way; a freeze waits until the engine says that it runs. */
-  async start<T>(
-    container: string,
-    begin: (onCreated: (exec: string) => void) => Promise<T>,
-    signal: AbortSignal,
-  ): Promise<T> {
-    for (let freezing = this.#freezing.get(container); freezing; freezing = this.#freezing.get(container))
-      await freezing;
-    signal.throwIfAborted();
-    const ended = Promise.withResolvers<void>();
-    const starting = this.#startingIn(container);
-    starting.add(ended.promise);
-    const end = () => {
-      starting.delete(ended.promise);
-      ended.resolve();
-    };
-    let created: string | undefined;
-    const onCreated = (exec: string) => {
-      created = exec;
-    };
+  async start<T>(container: string, { create, attach, discard }: ExecStart<T>, signal: AbortSignal): Promise<T> {
+    await this.#noFreeze(container, signal);
+    const end = this.#begin(container);
+    let exec: string;
     try {
-      const result = await begin(onCreated);
-      // Followed in the background: the caller's command need not wait for the engine's word.
-      void this.#follow(created).finally(end);
-      return result;
+      exec = await create(signal);
+      // Not asked for yet: the engine will not start it.
+      if (signal.aborted) this.#giveUp(exec);
+      signal.throwIfAborted();
     } catch (error) {
-      // One that was refused at its start stays pending in the engine's records, and is on no way.
-      if (created !== undefined) this.#giveUp(container, created);
       end();
+      throw error;
+    }
+    const attaching = attach(exec, AbortSignal.timeout(ATTACH_MS));
+    // In the background: the caller's command need not wait for the engine's word.
+    void this.#settle(exec, attaching).finally(end);
+    try {
+      return await untilAborted(attaching, signal);
+    } catch (error) {
+      // Its failure is judged in #settle; there is nothing to let go of then.
+      if (signal.aborted) attaching.then(discard, () => undefined);
       throw error;
     }
   }
 
-  /** Runs `freeze` while nothing starts. */
-  async exclude<T>(container: string, freeze: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    for (let other = this.#freezing.get(container); other; other = this.#freezing.get(container)) await other;
+  /** Runs `freeze` while nothing starts. It has a signal of its own: the caller's ends the caller's wait. */
+  async exclude<T>(container: string, freeze: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> {
+    await this.#noFreeze(container, signal);
     const ended = Promise.withResolvers<void>();
     this.#freezing.set(container, ended.promise);
-    try {
-      await Promise.all(this.#startingIn(container));
-      await this.#waitForOthers(container, signal);
-      return await freeze();
-    } finally {
+    const end = () => {
       this.#freezing.delete(container);
       ended.resolve();
+    };
+    try {
+      await untilAborted(Promise.all(this.#starting.get(container) ?? []), signal);
+      await this.#waitForOthers(container, signal);
+      signal.throwIfAborted();
+    } catch (error) {
+      end();
+      throw error;
     }
+    const freezing = freeze(AbortSignal.timeout(FREEZE_MS));
+    void this.#afterFreeze(container, freezing).finally(end);
+    return await untilAborted(freezing, signal);
   }
 
-  #startingIn(container: string): Set<Promise<void>> {
+  async #noFreeze(container: string, signal: AbortSignal): Promise<void> {
+    for (let freezing = this.#freezing.get(container); freezing; freezing = this.#freezing.get(container))
+      await untilAborted(freezing, signal);
+    signal.throwIfAborted();
+  }
+
+  /** Counts a start; the function it returns ends that. */
+  #begin(container: string): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
     const known = this.#starting.get(container) ?? new Set();
-    this.#starting.set(container, known);
-    return known;
+    this.#starting.set(container, known.add(promise));
+    return () => {
+      known.delete(promise);
+      if (known.size === 0 && this.#starting.get(container) === known) this.#starting.delete(container);
+      resolve();
+    };
+  }
+
+  /** Ends when the start has, as far as the engine can say. Never rejects. */
+  async #settle(exec: string, attaching: Promise<unknown>): Promise<void> {
+    try {
+      await attaching;
+    } catch (error) {
+      // One that was refused stays in the engine's records as created. After a broken call it may be on its way.
+      if (isRefusal(error)) {
+        this.#giveUp(exec);
+        return;
+      }
+    }
+    await this.#follow(exec);
   }
 
   /** Never rejects: an engine that does not answer says nothing about the start, and the freeze asks it again. */
-  async #follow(exec: string | undefined): Promise<void> {
-    if (exec === undefined) return;
-    const until = AbortSignal.timeout(START_MS);
+  async #follow(exec: string): Promise<void> {
+    const until = monotonicNow(this.#clock) + FOLLOW_MS;
+    const signal = AbortSignal.timeout(FOLLOW_MS + ATTACH_MS);
     try {
-      while (await this.#states.isPending(exec, until)) await this.#clock.sleep(LOOK_MS, until);
+      for (;;) {
+        const state = await this.#states.stateOf(exec, signal);
+        if (state === "Settled") return;
+        if (monotonicNow(this.#clock) >= until) {
+          if (state === "Created") this.#giveUp(exec);
+          return;
+        }
+        await this.#clock.sleep(LOOK_MS, signal);
+      }
     } catch {
       return;
     }
   }
 
-  /** Another process may have created one that it will never start: it is waited for once, and not long. */
+  /**
+   * Returns when the engine starts nothing in the container. Another process may have created an exec that it will never start:
+   * it is waited for once, and not long. One that the engine is starting is waited for until it runs, or nothing is frozen.
+   */
   async #waitForOthers(container: string, signal: AbortSignal): Promise<void> {
-    const giveUpAt = this.#clock.now() + START_MS / 2;
+    const begun = monotonicNow(this.#clock);
     for (;;) {
-      const pending = (await this.#states.pending(container, signal)).filter(
-        (exec) => !this.#givenUp.get(container)?.has(exec),
+      const unsettled = (await this.#states.unsettled(container, signal)).filter(
+        ({ exec, state }) => state === "Starting" || !this.#givenUp.has(exec),
       );
-      if (pending.length === 0) return;
-      if (this.#clock.now() >= giveUpAt) {
-        for (const exec of pending) this.#giveUp(container, exec);
+      if (unsettled.length === 0) return;
+      const waited = monotonicNow(this.#clock) - begun;
+      const isStarting = unsettled.some(({ state }) => state === "Starting");
+      if (!isStarting && waited >= CREATED_MS) {
+        for (const { exec } of unsettled) this.#giveUp(exec);
         return;
       }
+      if (waited >= STARTING_MS) throw stillStarting(container);
       await this.#clock.sleep(LOOK_MS, signal);
     }
   }
 
-  #giveUp(container: string, exec: string): void {
-    const given = this.#givenUp.get(container) ?? new Set();
-    this.#givenUp.set(container, given.add(exec));
+  /**
+   * After a broken call the engine may be freezing still. It answers an inspection of the container when it is not: one lock
+   * covers both (moby daemon/pause.go, inspect.go). Never rejects.
+   */
+  async #afterFreeze(container: string, freezing: Promise<unknown>): Promise<void> {
+    try {
+      await freezing;
+    } catch (error) {
+      if (isRefusal(error)) return;
+      // An engine that does not answer within the call's own limit starts nothing either.
+      await Promise.allSettled([this.#states.unsettled(container, AbortSignal.timeout(FREEZE_MS))]);
+    }
   }
 
-  /** Nothing is remembered of a container that is gone. */
-  forget(container: string): void {
-    this.#starting.delete(container);
-    this.#givenUp.delete(container);
+  #giveUp(exec: string): void {
+    this.#givenUp.add(exec);
+    const [longest] = this.#givenUp;
+    if (this.#givenUp.size > MOST_GIVEN_UP && longest !== undefined) this.#givenUp.delete(longest);
   }
 }
+
+const stillStarting = (container: string): RuntimeError =>
+  new RuntimeError(
+    "HostRefused",
+    `container ${container} is not frozen: the engine has been starting a process in it for ${STARTING_MS / 1000} s`,
+  );

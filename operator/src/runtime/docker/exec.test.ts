@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { isRuntimeError } from "../errors.ts";
 import { encodeFrame, encodeJsonFrame, FRAME } from "../frames.ts";
 import { runCommand } from "../helper-session.ts";
-import { type HelperCall, helperChannel, startHelper } from "./exec.ts";
+import { attachExec, createHelperExec, type HelperCall, helperChannel } from "./exec.ts";
 import { httpAnswer, scriptedEngine } from "./scripted-engine.test-kit.ts";
 import { EngineTransport } from "./transport.ts";
 
@@ -57,7 +57,8 @@ const record = {
 };
 
 async function openHelper(transport: EngineTransport, call: HelperCall, signal: AbortSignal) {
-  return helperChannel(await startHelper(transport, call, signal), call, signal);
+  const exec = await createHelperExec(transport, call, signal);
+  return helperChannel(await attachExec(transport, exec, signal), call, signal);
 }
 
 test("a stream with its record is the record", async () => {

@@ -4,6 +4,7 @@ import { HELPER_PATH } from "../helper.ts";
 import type { HelperChannel } from "../helper-session.ts";
 import { startDeadline } from "./deadline.ts";
 import { isStatus } from "./engine-errors.ts";
+import type { ExecState } from "./exec-starts.ts";
 import { demultiplex } from "./multiplex.ts";
 import type { EngineTransport } from "./transport.ts";
 
@@ -22,70 +23,73 @@ export interface HelperCall {
 const DIAGNOSTIC_BYTES = 2048;
 
 /**
- * Starts a sub-command of the helper in a container and returns its raw connection. Its argv, all that a process list of
- * the host or the engine's own records show, names the sub-command only.
+ * Has the engine note a sub-command of the helper as an exec, and returns its Id; nothing is started yet. Its argv, all that a
+ * process list of the host or the engine's own records show, names the sub-command only.
  */
-export async function startHelper(
+export async function createHelperExec(
   transport: EngineTransport,
-  call: Pick<HelperCall, "container" | "command"> & { readonly onCreated?: (exec: string) => void },
+  call: Pick<HelperCall, "container" | "command">,
   signal: AbortSignal,
-): Promise<Duplex> {
+): Promise<string> {
+  const json = {
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    Tty: false,
+    // The helper changes to the command's user itself; as root the command cannot touch it.
+    User: "0:0",
+    Cmd: [HELPER_PATH, call.command],
+  };
   const { Id } = await transport.json(
     createdExec,
-    {
-      method: "POST",
-      path: `/containers/${call.container}/exec`,
-      json: {
-        AttachStdin: true,
-        AttachStdout: true,
-        AttachStderr: true,
-        Tty: false,
-        // The helper changes to the command's user itself; as root the command cannot touch it.
-        User: "0:0",
-        Cmd: [HELPER_PATH, call.command],
-      },
-    },
+    { method: "POST", path: `/containers/${call.container}/exec`, json },
     signal,
   );
-  call.onCreated?.(Id);
-  const { socket } = await transport.upgrade(`/exec/${Id}/start`, { Detach: false, Tty: false }, signal);
+  return Id;
+}
+
+/** Starts an exec and returns its raw connection. The engine goes on with it when the connection breaks or is given up. */
+export async function attachExec(transport: EngineTransport, exec: string, signal: AbortSignal): Promise<Duplex> {
+  const { socket } = await transport.upgrade(`/exec/${exec}/start`, { Detach: false, Tty: false }, signal);
   return socket;
 }
 
 const execState = z.object({
+  Running: z.boolean().default(false),
   ExitCode: z.number().nullish(),
   Pid: z.number().default(0),
 });
 
-/** Whether an exec was created and neither runs nor has ended. One that the engine has forgotten has ended. */
-export async function isExecPending(transport: EngineTransport, exec: string, signal: AbortSignal): Promise<boolean> {
+/** How far an exec is. One that the engine has forgotten has ended. */
+export async function execStateOf(transport: EngineTransport, exec: string, signal: AbortSignal): Promise<ExecState> {
   try {
     const state = await transport.json(execState, { method: "GET", path: `/exec/${exec}/json` }, signal);
+    if (state.Pid !== 0 || (state.ExitCode ?? null) !== null) return "Settled";
     // `Running` is set before the start; only the process id is proof of it (moby daemon/exec.go).
-    return state.Pid === 0 && (state.ExitCode ?? null) === null;
+    return state.Running ? "Starting" : "Created";
   } catch (error) {
-    if (isStatus(error, 404)) return false;
+    if (isStatus(error, 404)) return "Settled";
     throw error;
   }
 }
 
 const execsOf = z.object({ ExecIDs: z.array(z.string()).nullish() });
 
-/** Execs of a container that are on their way, whoever started them. */
-export async function pendingExecs(
+/** Execs of a container that neither run nor have ended, whoever made them. */
+export async function unsettledExecs(
   transport: EngineTransport,
   container: string,
   signal: AbortSignal,
-): Promise<readonly string[]> {
+): Promise<{ exec: string; state: ExecState }[]> {
   const path = `/containers/${container}/json`;
   const { ExecIDs } = await transport.json(execsOf, { method: "GET", path }, signal);
   const states = await Promise.all(
-    (ExecIDs ?? []).map(async (exec) => ({ exec, pending: await isExecPending(transport, exec, signal) })),
+    (ExecIDs ?? []).map(async (exec) => ({ exec, state: await execStateOf(transport, exec, signal) })),
   );
-  return states.filter(({ pending }) => pending).map(({ exec }) => exec);
+  return states.filter(({ state }) => state !== "Settled");
 }
 
-/** The conversation over a connection that `startHelper` made, now or some time ago. */
+/** The conversation over a connection that `attachExec` made, now or some time ago. */
 export function helperChannel(socket: Duplex, call: HelperCall, signal: AbortSignal): HelperChannel {
   return new EngineChannel(socket, call, signal);
 }
