@@ -12,7 +12,7 @@ TEST_CONCURRENCY ?= 3
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-demo: node_modules ## The whole product in one story, on real parts; KEEP=1 leaves it running
+demo: node_modules ## The whole product in one story, on real parts; KEEP=1 leaves it running until make down
 	@$(NODE) hack/demo.ts
 
 test: node_modules ## Lint, then every test on real parts; the first run on a machine compiles Kubernetes (about 16 min)
@@ -42,7 +42,7 @@ generate: node_modules ## CRDs, admission policies and the tables of docs/ from 
 up: node_modules ## Control plane, engine and registry in the background; writes .local/parts.json
 	@$(NODE) hack/up.ts
 
-down: node_modules ## Ends what `make up` started
+down: node_modules ## Ends what `make up` or `make demo KEEP=1` started
 	@$(NODE) hack/down.ts
 
 bench: node_modules ## create→Ready, exec and hibernate beside the bare Engine API; writes bench-results.json

@@ -1,25 +1,37 @@
 /**
  * The whole product in one story, on real parts: `make demo`. Ends with one line of JSON on stdout; the narration goes to
- * stderr. `KEEP=1` leaves everything running until Ctrl-C and prints how to reach it. A cluster that env KUBECONFIG names is
- * used instead of a control plane of our own; sessions then go to the gateway's own endpoint, since that cluster's API server
+ * stderr. `KEEP=1` leaves everything running and says how to reach it; `make down` ends it. A cluster that env KUBECONFIG names
+ * is used instead of a control plane of our own; sessions then go to the gateway's own endpoint, since that cluster's API server
  * may not reach this machine.
+ *   node hack/demo.ts [--directory DIR] [--registry-port PORT] [--image busybox|workbench]
  */
-import { once } from "node:events";
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, readFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
 import { AgentWorlds, type AgentWorldsOptions, type Session } from "../sdk/src/index.ts";
 import { Narrator } from "./narrator.ts";
-import type { BaseImageName } from "./parts/base-images.ts";
-import { runCommandLine } from "./parts/command-line.ts";
+import { type BaseImageName, isBaseImageName } from "./parts/base-images.ts";
+import { runCommandLine, UsageError } from "./parts/command-line.ts";
+import { startDemoOperator } from "./parts/demo-operator.ts";
 import { partDirectory } from "./parts/directory.ts";
 import { callEngine, expectSuccess } from "./parts/engine-api.ts";
 import { PartFailed } from "./parts/errors.ts";
-import { type GivenCluster, givenKubeconfig, useGivenCluster } from "./parts/given-cluster.ts";
+import { demoToken, givenKubeconfig, useGivenCluster } from "./parts/given-cluster.ts";
+import { startKeeper } from "./parts/keeping.ts";
 import { kubectlWords } from "./parts/kubectl.ts";
-import { installOperator, OPERATOR_NAMESPACE, startOperator } from "./parts/operator.ts";
+import {
+  DOWN_WITHIN_MS,
+  defaultDirectory,
+  endParts,
+  type LocalPaths,
+  localPaths,
+  runningParts,
+} from "./parts/local.ts";
+import { withLock } from "./parts/lock.ts";
+import { OPERATOR_NAMESPACE } from "./parts/operator.ts";
 import { startParts } from "./parts/parts.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
-import { run } from "./parts/process.ts";
+import { lastLines, run } from "./parts/process.ts";
 import { expectPrepared } from "./parts/requirements.ts";
 import { reservePort } from "./parts/reserved-port.ts";
 import { exportLines } from "./parts/shell.ts";
@@ -40,96 +52,149 @@ interface Story {
   kubectl(...words: string[]): Promise<string>;
 }
 
-await runCommandLine(async (_words, interrupted) => {
+/** What is asked for on the command line, and by whom. */
+interface Performance {
+  readonly narrator: Narrator;
+  readonly paths: LocalPaths;
+  readonly registryPort: number;
+  readonly image: BaseImageName;
+  /** A cluster that somebody else runs. */
+  readonly kubeconfig: string | undefined;
+  readonly signal: AbortSignal;
+}
+
+type Ending = Readonly<Record<"version" | "digest", unknown>>;
+
+await runCommandLine(async (words, interrupted) => {
+  const { values } = parseArgs({
+    args: [...words],
+    options: {
+      directory: { type: "string", default: defaultDirectory },
+      "registry-port": { type: "string", default: String(REGISTRY_PORT) },
+      image: { type: "string" },
+    },
+  });
   const narrator = new Narrator(process.stderr, process.env);
+  const kubeconfig = givenKubeconfig();
+  const image = await imageToUse(values.image);
   const signal = AbortSignal.any([interrupted, AbortSignal.timeout(WITHIN_MS)]);
-  const ended = await withEverything(narrator, { signal, interrupted });
+  await expectPrepared(demo(kubeconfig === undefined ? "Own" : "Given", image), signal);
+  const paths = localPaths(resolve(values.directory));
+  const registryPort = Number(values["registry-port"]);
+  const performance: Performance = { narrator, paths, registryPort, image, kubeconfig, signal };
+  const ended = await (process.env["KEEP"] === "1" ? leaveRunning(performance) : endEverything(performance));
   process.stdout.write(`${JSON.stringify({ ok: true, seconds: Number(narrator.elapsed().toFixed(1)), ...ended })}\n`);
   return 0;
 });
 
-/** Parts and operator up, the story told, everything down again. */
-async function withEverything(narrator: Narrator, signals: { signal: AbortSignal; interrupted: AbortSignal }) {
-  const { signal } = signals;
-  const kubeconfigGiven = givenKubeconfig();
-  // Only root can make the workbench; what the story needs of it busybox has too.
+/** Only root can make the workbench; what the story needs of it busybox has too. */
+async function imageToUse(named: string | undefined): Promise<BaseImageName> {
+  if (named !== undefined) {
+    if (isBaseImageName(named)) return named;
+    throw new UsageError(`--image ${named}: there are busybox and workbench`);
+  }
   const isOrdinaryUser = process.getuid?.() !== 0;
-  const image: BaseImageName = isOrdinaryUser && !(await workbenchIsMade()) ? "busybox" : "workbench";
-  await expectPrepared(demo(kubeconfigGiven === undefined ? "Own" : "Given", image), signal);
+  return isOrdinaryUser && !(await workbenchIsMade()) ? "busybox" : "workbench";
+}
+
+/** Parts and operator up, the story told, everything down again. */
+async function endEverything(performance: Performance): Promise<Ending> {
+  const { narrator, registryPort, image, kubeconfig: given, signal } = performance;
   await using undo = new AsyncDisposableStack();
   const toEnd = "wait until it has ended, or end it with Ctrl-C";
-  undo.use(await reservePort({ port: REGISTRY_PORT, by: "make demo", toEnd, signal }));
-  narrator.step("Local parts: a Kubernetes control plane, a container engine, a registry, a base image");
-  if (image === "busybox") narrator.say("the World is made from busybox: only root can make the image workbench");
+  undo.use(await reservePort({ port: registryPort, by: "make demo", toEnd, signal }));
+  beginWithParts(performance);
   const directory = undo.use(await partDirectory({ kind: "demo" }));
-  const cluster = kubeconfigGiven === undefined ? undefined : undo.use(await useGivenCluster(kubeconfigGiven, signal));
-  const parts = undo.use(
+  const cluster = given === undefined ? undefined : undo.use(await useGivenCluster(given, signal));
+  const { file } = undo.use(
     await startParts({
       baseImages: [image],
-      registryPort: REGISTRY_PORT,
-      ...(kubeconfigGiven === undefined ? {} : { kubeconfig: kubeconfigGiven }),
+      registryPort,
+      ...(given === undefined ? {} : { kubeconfig: given }),
       signal,
     }),
   );
-  const { kubeconfig } = parts.file.controlPlane;
-  const kubectl = (...words: string[]) => run(kubectlWords(kubeconfig, ...words), { signal });
-  narrator.say(`kube-apiserver ${parts.file.controlPlane.url}\nengine         ${parts.file.engine.dockerHost}`);
-  narrator.say(`registry       ${parts.file.registry.url}`);
+  sayParts(narrator, file);
 
   narrator.step("CRDs, admission policies and the operator");
-  const stampedBy = await installOperator(kubeconfig, signal);
-  if (cluster !== undefined && stampedBy === "Gateway") {
-    // Its API server is older than 1.36 and may not reach this machine: nobody can stamp.
-    await kubectl("delete", "validatingadmissionpolicybinding", "created-by-is-there.agentworlds.dev");
-    narrator.say("this cluster does not stamp creators and may not reach this machine: they stay unnamed in this demo");
-  }
-  const operator = undo.use(
-    await startOperator({
-      kubeconfigPath: kubeconfig,
-      registryUrl: parts.file.registry.url,
-      directory: join(directory.path, "operator"),
-      ...(cluster === undefined ? {} : { aggregation: "Disabled" }),
-      signal,
-    }),
-  );
-  // Before the operator ends: also after Ctrl-C and failures nothing may stay in somebody's cluster.
-  if (cluster !== undefined) undo.use(cluster.objects());
-  const direct = cluster && (await directAccess(cluster, { port: operator.gatewayPort, kubectl, signal }));
-  narrator.say(await kubectl("api-resources", "--categories=agentworlds"));
+  const operator = undo.use(await startDemoOperator({ parts: file, directory: directory.path, cluster, signal }));
+  if (operator.unstamped !== undefined) narrator.say(operator.unstamped);
+  const parts = { ...file, operator: operator.running };
   try {
-    const story = { parts: parts.file, image, narrator, signal, kubectl };
-    const ended = await tell(story, { kubeconfig, namespace: NAMESPACE, ...direct });
-    if (process.env["KEEP"] === "1") {
-      await keep(parts.file, signals.interrupted);
-      narrator.step("No longer kept: everything that was started ends");
-      // The wish to stop is how keeping ends: what follows must still be carried out.
-      return ended;
-    }
+    const ended = await perform(performance, parts);
     narrator.step("kubectl delete");
-    await kubectl("delete", "sandbox,world,runtime", "--all", "--timeout=60s");
+    const { kubeconfig } = parts.controlPlane;
+    await run(kubectlWords(kubeconfig, "delete", "sandbox,world,runtime", "--all", "--timeout=60s"), { signal });
     narrator.step("Everything that was started ends");
     return ended;
-  } catch (error) {
-    narrator.say(
-      `the operator's last lines:\n${(await readFile(operator.logPath, "utf8")).split("\n").slice(-15).join("\n")}`,
-    );
-    throw error;
   } finally {
     await undo.disposeAsync();
     narrator.end();
   }
 }
 
+/** The same on parts and an operator that a process of their own keeps: they stay when the story is told. */
+async function leaveRunning(performance: Performance): Promise<Ending> {
+  const { narrator, paths, registryPort, image, signal } = performance;
+  beginWithParts(performance);
+  await mkdir(paths.directory, { recursive: true, mode: 0o700 });
+  const parts = await withLock(paths.lock, signal, async () => {
+    if ((await runningParts(paths)) !== undefined) {
+      throw new PartFailed("demo", `parts are up in ${paths.directory} already: \`make down\` ends them`);
+    }
+    await endParts(paths, signal);
+    return startKeeper({ paths, registryPort, images: [image], by: "make demo" }, signal);
+  });
+  sayParts(narrator, parts);
+  try {
+    const ended = await perform(performance, parts);
+    narrator.end();
+    sayKept(parts, paths);
+    return ended;
+  } catch (error) {
+    narrator.step("Everything that was started ends");
+    await endParts(paths, AbortSignal.timeout(DOWN_WITHIN_MS));
+    throw error;
+  }
+}
+
+function beginWithParts({ narrator, image }: Performance): void {
+  narrator.step("Local parts: a Kubernetes control plane, a container engine, a registry, a base image");
+  if (image !== "busybox") return;
+  const why = process.getuid?.() === 0 ? "" : ": only root can make the image workbench";
+  narrator.say(`the World is made from busybox${why}`);
+}
+
+function sayParts(narrator: Narrator, { controlPlane, engine, registry }: PartsFile): void {
+  narrator.say(`kube-apiserver ${controlPlane.url}\nengine         ${engine.dockerHost}`);
+  narrator.say(`registry       ${registry.url}`);
+}
+
+/** The story; when it breaks off, what the operator said last. */
+async function perform({ narrator, image, kubeconfig: given, signal }: Performance, parts: PartsFile): Promise<Ending> {
+  const { kubeconfig } = parts.controlPlane;
+  const kubectl = (...words: string[]) => run(kubectlWords(kubeconfig, ...words), { signal });
+  try {
+    const direct = given === undefined ? {} : await directAccess(parts, { kubectl, signal });
+    narrator.say(await kubectl("api-resources", "--categories=agentworlds"));
+    const story = { parts, image, narrator, signal, kubectl };
+    return await tell(story, { kubeconfig, namespace: NAMESPACE, ...direct });
+  } catch (error) {
+    narrator.say(`the operator's last lines:\n${await lastLines(parts.operator?.log ?? "", 15)}`);
+    throw error;
+  }
+}
+
 /** How the SDK reaches sessions where kube-apiserver cannot reach the gateway. */
 async function directAccess(
-  cluster: GivenCluster,
-  { port, kubectl, signal }: Pick<Story, "kubectl" | "signal"> & { port: number },
+  { controlPlane, operator }: PartsFile,
+  { kubectl, signal }: Pick<Story, "kubectl" | "signal">,
 ): Promise<Pick<AgentWorldsOptions, "token" | "gateway">> {
   const path = "jsonpath={.data.ca\\.crt}";
   const ca = await kubectl("-n", OPERATOR_NAMESPACE, "get", "secret", "agent-worlds-gateway-tls", "-o", path);
   return {
-    token: await cluster.token(signal),
-    gateway: { url: `https://localhost:${port}`, ca: Buffer.from(ca, "base64").toString("utf8") },
+    token: await demoToken(controlPlane.kubeconfig, signal),
+    gateway: { url: `https://localhost:${operator?.gatewayPort}`, ca: Buffer.from(ca, "base64").toString("utf8") },
   };
 }
 
@@ -198,7 +263,10 @@ async function applyExamples({ parts, image, signal }: Story): Promise<void> {
     "unix:///var/run/docker.sock",
     parts.engine.dockerHost,
   );
-  const world = (await readFile(join(EXAMPLES, "world.yaml"), "utf8")).replace("base/workbench:", `base/${image}:`);
+  const world = (await readFile(join(EXAMPLES, "world.yaml"), "utf8")).replace(
+    /[^\s/]+\/base\/workbench:/,
+    `${parts.registry.host}/base/${image}:`,
+  );
   await run(kubectlWords(parts.controlPlane.kubeconfig, "apply", "-f", "-"), {
     signal,
     input: `${runtime}\n---\n${world}`,
@@ -241,18 +309,24 @@ async function dockerRun({ parts, signal }: Story, image: string, command: strin
   }
 }
 
-/** Leaves everything running until Ctrl-C. */
-async function keep(parts: PartsFile, interrupted: AbortSignal): Promise<void> {
+/** How to reach what is kept, and how to end it. */
+function sayKept({ controlPlane, engine }: PartsFile, { directory }: LocalPaths): void {
+  const variables = { KUBECONFIG: controlPlane.kubeconfig, DOCKER_HOST: engine.dockerHost };
+  const where = directory === defaultDirectory ? "" : ` (in ${directory})`;
   const lines = [
     "",
-    "Kept, with the World `hello` and the Runtime `local`. In another terminal:",
-    ...exportLines({ KUBECONFIG: parts.controlPlane.kubeconfig, DOCKER_HOST: parts.engine.dockerHost })
+    `Everything still runs${where}: the World \`hello\`, the Runtime \`local\`, the operator, control plane, engine and registry.`,
+    `kubeconfig  ${controlPlane.kubeconfig}`,
+    "",
+    ...exportLines(variables)
       .split("\n")
       .map((line) => `  ${line}`),
     "  kubectl get worlds,sandboxes,runtimes",
-    "Ctrl-C ends it, and everything goes: the World, its versions, and the registry they are in.",
+    "  kubectl describe world hello",
+    "  kubectl apply -f examples/sandbox.yaml",
+    "",
+    "`make down` ends it, and everything goes: the World, its versions, and the registry they are in.",
     "",
   ];
   process.stderr.write(lines.join("\n"));
-  if (!interrupted.aborted) await once(interrupted, "abort");
 }

@@ -6,8 +6,6 @@ import { attempt, run } from "./process.ts";
 /** A cluster that somebody else runs, named by env KUBECONFIG, made ready for a demo. */
 export interface GivenCluster extends AsyncDisposable {
   readonly kubeconfigPath: string;
-  /** Bearer token of a ServiceAccount of the demo: the gateway's direct endpoint takes tokens only. */
-  token(signal: AbortSignal): Promise<string>;
   /** Deletes on dispose, in order, what the demo made of our kinds; the operator must run then. */
   objects(): AsyncDisposable;
 }
@@ -43,12 +41,6 @@ export async function useGivenCluster(kubeconfigPath: string, signal: AbortSigna
   }
   return {
     kubeconfigPath,
-    async token(within) {
-      await kubectl(["-n", OPERATOR_NAMESPACE, "create", "serviceaccount", DEMO], within);
-      const account = `--serviceaccount=${OPERATOR_NAMESPACE}:${DEMO}`;
-      await kubectl(["create", "clusterrolebinding", DEMO, "--clusterrole=cluster-admin", account], within);
-      return (await kubectl(["-n", OPERATOR_NAMESPACE, "create", "token", DEMO, "--duration=1h"], within)).trim();
-    },
     objects: () => ({
       async [Symbol.asyncDispose]() {
         const words = kubectlWords(kubeconfigPath, "delete", KINDS.join(","), "--all", "-A", "--timeout=60s");
@@ -70,6 +62,15 @@ export async function useGivenCluster(kubeconfigPath: string, signal: AbortSigna
       undo.defer(async () => void (await kubectl(["delete", "clusterrolebinding", DEMO, ...gone], within)));
     },
   };
+}
+
+/** Bearer token of a ServiceAccount of the demo: the gateway's direct endpoint takes tokens only. Goes with the given cluster's dispose. */
+export async function demoToken(kubeconfigPath: string, signal: AbortSignal): Promise<string> {
+  const kubectl = (...words: string[]) => run(kubectlWords(kubeconfigPath, ...words), { signal });
+  await kubectl("-n", OPERATOR_NAMESPACE, "create", "serviceaccount", DEMO);
+  const account = `--serviceaccount=${OPERATOR_NAMESPACE}:${DEMO}`;
+  await kubectl("create", "clusterrolebinding", DEMO, "--clusterrole=cluster-admin", account);
+  return (await kubectl("-n", OPERATOR_NAMESPACE, "create", "token", DEMO, "--duration=1h")).trim();
 }
 
 /** Nobody is left who would drop their finalizers, and with one of them the CRDs would never go. All of them are the demo's. */

@@ -51,17 +51,25 @@ export async function announceKeeper(paths: LocalPaths): Promise<void> {
 export async function endParts(paths: LocalPaths, signal: AbortSignal): Promise<void> {
   const keeper = await orUndefined(readFile(paths.keeper, "utf8"));
   const identity = keeper === undefined ? undefined : parseIdentity(keeper);
-  // In order, the keeper needs some seconds: containers, then daemons, then folders.
-  if (identity !== undefined) await endProcess(identity, { graceMs: 60_000, signal });
-  // Its children die with it; who is listed and still there was not its child any more.
   const listed = await orUndefined(readPartsFile(paths.parts).catch(notReadable));
+  if (identity !== undefined) await endProcess(identity, { graceMs: graceOf(listed), signal });
+  // Its children die with it; who is listed and still there was not its child any more.
   for (const one of listed?.processes ?? []) await endProcess(one, { graceMs: 10_000, signal });
   await cleanEngine(join(paths.directory, "engine"), signal);
-  for (const folder of ["control-plane", "engine", "registry"]) {
+  for (const folder of ["control-plane", "engine", "registry", "operator"]) {
     await rm(join(paths.directory, folder), { recursive: true, force: true, maxRetries: 3 });
   }
   for (const file of [paths.parts, paths.keeper, paths.log]) await rm(file, { force: true });
 }
+
+/** Most time that `endParts` needs. */
+export const DOWN_WITHIN_MS = 6 * 60_000;
+
+/**
+ * In order, the keeper needs some seconds: containers, then daemons, then folders. An operator may have sessions to end and a
+ * cluster of somebody else to leave as it was.
+ */
+const graceOf = (listed: PartsFile | undefined): number => (listed?.operator === undefined ? 60_000 : 5 * 60_000);
 
 /** Removes the directory itself when nothing of somebody else is in it. */
 export async function removeEmpty(paths: LocalPaths): Promise<void> {

@@ -19,6 +19,8 @@ export interface PartsFile {
   lent?: { kubeconfig: string; kinds: "Ours" | "Theirs" };
   /** Name (`busybox`) to image reference. */
   baseImages: Record<string, string>;
+  /** The operator that runs beside them, after `make demo KEEP=1`. */
+  operator?: { log: string; gatewayPort: number };
   /** The processes that the keeper started. */
   processes: ProcessIdentity[];
 }

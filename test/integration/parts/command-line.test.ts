@@ -7,9 +7,12 @@ import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { isAlive } from "../../../hack/parts/directory.ts";
+import { callEngine } from "../../../hack/parts/engine-api.ts";
+import { kubectlWords } from "../../../hack/parts/kubectl.ts";
 import type { PartsFile } from "../../../hack/parts/parts-file.ts";
-import { freePort } from "../../../hack/parts/ports.ts";
-import { attempt, type CommandResult } from "../../../hack/parts/process.ts";
+import { freePort, isPortFree } from "../../../hack/parts/ports.ts";
+import { attempt, type CommandResult, run } from "../../../hack/parts/process.ts";
 import { reservePort } from "../../../hack/parts/reserved-port.ts";
 import { REGISTRY_PORT } from "../../../hack/parts/undertakings.ts";
 import { eventuallyHolds, registry } from "../../kit/index.ts";
@@ -146,6 +149,53 @@ test("a second demo says at once who holds its port and what to do, and leaves n
     (name) => name.startsWith("agent-worlds-demo-") && !before.includes(name),
   );
   assert.deepEqual(made, []);
+});
+
+test("a kept demo comes back to the shell with everything running; down ends it, a session on an engine that is not ours too", async () => {
+  await using folder = await scratch();
+  const directory = join(folder.path, "local");
+  const port = String(await freePort());
+  const words = ["--directory", directory, "--registry-port", port, "--image", "busybox"];
+  const keep = () =>
+    attempt([process.execPath, script("demo.ts"), ...words], {
+      env: { ...withoutCluster, KEEP: "1" },
+      signal: AbortSignal.timeout(300_000),
+    });
+  const down = () => hack("down.ts", "--directory", directory);
+  await using undo = new AsyncDisposableStack();
+  undo.defer(async () => void (await down()));
+  const { code, stdout, stderr } = await keep();
+  assert.equal(code, 0, stderr);
+  assert.deepEqual(Object.keys(JSON.parse(stdout)), ["ok", "seconds", "version", "digest"]);
+  const parts: PartsFile = JSON.parse(await readFile(join(directory, "parts.json"), "utf8"));
+  const { kubeconfig } = parts.controlPlane;
+  assert.ok(stderr.includes(`\nkubeconfig  ${kubeconfig}\n`), stderr);
+  assert.match(stderr, /`make down` ends it/);
+
+  const again = await keep();
+  assert.equal(again.code, 1);
+  assert.match(again.stderr, /parts are up in .* already: `make down` ends them/);
+
+  const kubectl = (input: string, ...rest: string[]) =>
+    run(kubectlWords(kubeconfig, ...rest), { input, signal: limit() });
+  const session = {
+    apiVersion: "agentworlds.dev/v1alpha1",
+    kind: "Sandbox",
+    metadata: { name: "kept", namespace: "default" },
+    spec: { world: { name: "hello" } },
+  };
+  await kubectl(JSON.stringify(session), "create", "-f", "-");
+  await kubectl("", "wait", "--for=condition=Ready", "--timeout=50s", "sandboxes.agentworlds.dev/kept");
+  const id = await kubectl("", "get", "sandboxes.agentworlds.dev", "kept", "-o", "jsonpath={.status.compute.id}");
+  const container = () =>
+    callEngine(parts.engine.dockerHost, { method: "GET", path: `/containers/${id}/json`, signal: limit() });
+  assert.equal((await container()).status, 200);
+
+  assert.equal((await down()).code, 0);
+  assert.deepEqual(await leftoversOf(directory), nothing);
+  for (const one of parts.processes) assert.ok(!(await isAlive(one)), `process ${one.pid} is left`);
+  assert.ok(await isPortFree(Number(port)));
+  if (!parts.engine.private) assert.equal((await container()).status, 404, "no container is left");
 });
 
 test("an ordinary user is told everything that is missing in one go, and sees no stack", async (t) => {

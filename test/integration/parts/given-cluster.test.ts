@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { useGivenCluster } from "../../../hack/parts/given-cluster.ts";
+import { demoToken, useGivenCluster } from "../../../hack/parts/given-cluster.ts";
 import { kubectlWords } from "../../../hack/parts/kubectl.ts";
 import { installOperator } from "../../../hack/parts/operator.ts";
 import { run } from "../../../hack/parts/process.ts";
@@ -16,7 +16,7 @@ test("a demo that broke off leaves nothing in somebody's cluster, whatever held 
   {
     await using cluster = await useGivenCluster(own.kubeconfigPath, signal);
     await installOperator(own.kubeconfigPath, signal);
-    await cluster.token(signal);
+    await demoToken(cluster.kubeconfigPath, signal);
     // As an operator leaves it that was killed while a session ran.
     const held = (kind: string, spec: object) =>
       kubectl(
