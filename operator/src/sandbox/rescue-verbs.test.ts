@@ -77,6 +77,36 @@ test("an export that is asked for twice is one image", async () => {
   assert.equal(one.image, two.image);
 });
 
+test("an export that the registry kept by half is made of other bytes; asked for again, it is the same image", async () => {
+  const parts = await rescued();
+  const { operation } = rescueIn(parts);
+  await parts.until("tried", () => (rescueIn(parts).attempts ?? 0) > 0);
+  const holder = { sandbox: "x", uid: "x", causedBy: { user: "x" }, acquiredAt: "2026-01-01T00:00:00Z" };
+  parts.changeWorld((world) => ({ ...world, status: { ...world.status, holder } }));
+  regainRegistry(parts);
+  parts.registry.spoilNext = (reference) => reference.startsWith("sha256:");
+  parts.askWorld("ExportRescue", operation, "one");
+  const one = await answered(parts, "one");
+  assert.equal(one.outcome, "Succeeded", one.message);
+  assert.equal(parts.registry.tags.get(`rescue-${operation}`), one.digest);
+  assert.deepEqual(parts.host.worked(one.digest ?? ""), ["base", "one"]);
+  parts.askWorld("ExportRescue", operation, "two");
+  const two = await answered(parts, "two");
+  assert.deepEqual([two.outcome, two.image], ["Succeeded", one.image]);
+});
+
+test("an export's tag that names another image is not overwritten", async () => {
+  const parts = await rescued();
+  regainRegistry(parts);
+  const { operation } = rescueIn(parts);
+  parts.registry.tags.set(`rescue-${operation}`, parts.genesis.digest);
+  parts.askWorld("ExportRescue", operation, "one");
+  const one = await answered(parts, "one");
+  assert.equal(one.outcome, "Failed");
+  assert.match(one.message ?? "", /TagTaken|is not overwritten/);
+  assert.equal(parts.registry.tags.get(`rescue-${operation}`), parts.genesis.digest);
+});
+
 test("discarded work is gone with container, capture and both records; who did it stays written", async () => {
   const parts = await rescued();
   const { operation } = rescueIn(parts);

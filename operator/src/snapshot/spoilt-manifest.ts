@@ -22,3 +22,7 @@ export async function isSpoilt(
     throw away;
   }
 }
+
+/** A time for the bytes that are put instead; also where the clock stands still, or was set back. */
+export const timeAfter = (spoilt: string, now: number): string =>
+  new Date(Math.max(now, Date.parse(spoilt) + 1)).toISOString();

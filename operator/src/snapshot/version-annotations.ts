@@ -153,6 +153,12 @@ const details = z.object({
 export const worldUidIn = (annotations: Readonly<Record<string, string>> | undefined): string | undefined =>
   annotations?.[`${ANNOTATION}world-uid`];
 
+/** Whether an image says that it is what this operation made for this World. */
+export const isImageOf = (
+  annotations: Readonly<Record<string, string>> | undefined,
+  { worldUid, operation }: { readonly worldUid: string; readonly operation: string },
+): boolean => worldUidIn(annotations) === worldUid && annotations?.[`${ANNOTATION}operation`] === operation;
+
 export function readAnnotations(annotations: Readonly<Record<string, string>> | undefined): AnnotationReading {
   const own = Object.fromEntries(
     Object.entries(annotations ?? {})

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Waiting } from "../reconciler/policy.ts";
 import { at, runtimeOf } from "../runtime/test-objects.test-kit.ts";
-import { worldParts } from "./world-parts.test-kit.ts";
+import { REPOSITORY, worldParts } from "./world-parts.test-kit.ts";
 
 const spec = { selection: "Default" } as const;
 const silent = {
@@ -39,3 +40,50 @@ for (const [name, runtime, type, message] of waits) {
     assert.equal(parts.condition("Ready")?.reason, "RuntimeNotReady");
   });
 }
+
+const withoutGenesis = () => {
+  const runtime = runtimeOf({ spec, status: { platform: "linux/amd64" } });
+  const parts = worldParts({ history: [], runtimes: [runtime], image: "Offered" });
+  parts.change((world) => ({
+    ...world,
+    status: { observedGeneration: -1, repository: `127.0.0.1:5055/${REPOSITORY}` },
+  }));
+  return parts;
+};
+const putByDigest = (parts: ReturnType<typeof worldParts>) =>
+  parts.registry.writes.filter((write) => write.startsWith("manifest "));
+
+test("a genesis whose manifest the registry kept by half is made of other bytes, and is version 0 all the same", async () => {
+  const parts = withoutGenesis();
+  parts.registry.spoilNext = (reference) => reference.startsWith("sha256:");
+  const waits = await parts.pass();
+  assert.ok(waits instanceof Waiting);
+  assert.equal(waits.reason, "RegistryUnavailable");
+  assert.equal(parts.world()?.status.head, undefined);
+  const [spoilt] = putByDigest(parts);
+  parts.clock.jump(waits.afterMs);
+  await parts.pass();
+  const { head, versions, nextVersion, pending } = parts.world()?.status ?? {};
+  assert.deepEqual([head?.version, versions?.length, nextVersion, pending], [0, 1, 1, undefined]);
+  assert.notEqual(`manifest ${head?.digest}`, spoilt);
+  await parts.pass();
+  assert.equal(parts.registry.tags.get("v0"), head?.digest);
+});
+
+test("a registry that is away when a genesis is read back changes nothing about it: the next try is the same bytes", async () => {
+  const parts = withoutGenesis();
+  parts.registry.spoilNext = (reference) => {
+    if (!reference.startsWith("sha256:")) return false;
+    parts.registry.failing.set(reference, "Unavailable");
+    parts.registry.failing.set("tags", "Unavailable");
+    return false;
+  };
+  const waits = await parts.pass();
+  assert.ok(waits instanceof Waiting);
+  const [put] = putByDigest(parts);
+  parts.registry.spoilNext = undefined;
+  parts.registry.failing.clear();
+  parts.clock.jump(waits.afterMs);
+  await parts.pass();
+  assert.equal(`manifest ${parts.world()?.status.head?.digest}`, put);
+});

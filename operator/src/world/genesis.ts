@@ -3,11 +3,13 @@ import { sourceOf, type World } from "@agentworlds/crds";
 import { Waiting } from "../reconciler/policy.ts";
 import type { PhaseResult } from "../reconciler/reconcile.ts";
 import { CONTINUE } from "../reconciler/reconcile.ts";
+import type { Digest } from "../registry/contract.ts";
 import type { CopiedSource } from "../registry/sources.ts";
 import type { Platform } from "../runtime/contract.ts";
 import { explainNotReady, selectRuntime } from "../runtime/selection.ts";
 import { withoutVolumes } from "../snapshot/image-config.ts";
 import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publish.ts";
+import { isSpoilt, timeAfter } from "../snapshot/spoilt-manifest.ts";
 import { creatorOf } from "./creator.ts";
 import { enterLineage } from "./lineage-index.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
@@ -66,6 +68,8 @@ async function publishGenesis(
   const reservation = await writer.reserve(scope.ref, { operation, at: new Date(clock.now()).toISOString() }, signal);
   if (reservation.kind === "refused")
     throw new Waiting(reservation.reason, { message: reservation.message, afterMs: 5_000 });
+  // What fails from here on is told by a write that knows of the reservation.
+  scope.world = await writer.read(scope.ref, signal);
   if (reservation.kind !== "committed") {
     const { version, since } = reservation.pending;
     const createdBy = creatorOf(scope.world);
@@ -88,12 +92,9 @@ async function publishGenesis(
       },
       { config: genesis.config, layers: genesis.layers },
     );
-    const digest = await explainOwnRegistryErrors("publishing version 0", async () => {
-      const content = { manifest, config: genesis.config };
-      const put = await putVersion({ client: registry.client, repository: genesis.repository }, content, signal);
-      await readBackVersion({ client: registry.client, repository: genesis.repository }, put, signal);
-      return put;
-    });
+    const digest = await explainOwnRegistryErrors("publishing version 0", () =>
+      putGenesis(scope, { repository: genesis.repository, since, manifest, config: genesis.config }),
+    );
     await writer.commit(
       scope.ref,
       {
@@ -118,6 +119,28 @@ async function publishGenesis(
     );
   }
   scope.world = await writer.read(scope.ref, signal);
+}
+
+/** A manifest that is spoilt is not put again: the next try has another time. The number stays, a genesis has no other. */
+async function putGenesis(
+  scope: WorldScope,
+  { repository, since, ...content }: { repository: string; since: string; manifest: Uint8Array; config: Uint8Array },
+): Promise<Digest> {
+  const { writer, registry } = scope.dependencies;
+  const { signal, clock } = scope.context;
+  const access = { client: registry.client, repository };
+  const digest = await putVersion(access, content, signal);
+  try {
+    await readBackVersion(access, digest, signal);
+  } catch (error) {
+    if (await isSpoilt(access, error, signal)) {
+      const renewal = { operation: genesisOperation(scope.world), at: timeAfter(since, clock.now()) };
+      await writer.renew(scope.ref, renewal, signal);
+      scope.world = await writer.read(scope.ref, signal);
+    }
+    throw error;
+  }
+  return digest;
 }
 
 /** The platform is fixed at genesis; until then the Runtime's decides. */

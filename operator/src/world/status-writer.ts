@@ -48,6 +48,12 @@ export interface WorldStatusWriter {
   commit(ref: WorldRef, commit: CommitRequest, signal: AbortSignal): Promise<void>;
   /** Gives a reservation up; the number stays burned. */
   abandon(ref: WorldRef, operation: string, signal: AbortSignal): Promise<void>;
+  /** Gives a reservation another time, and so its manifest other bytes, under the number that it has. */
+  renew(
+    ref: WorldRef,
+    renewal: { readonly operation: string; readonly at: string },
+    signal: AbortSignal,
+  ): Promise<void>;
   /** Rule 2: one writer. The World carries its finalizer when this resolves. */
   hold(ref: WorldRef, claim: HoldClaim, signal: AbortSignal): Promise<HoldVerdict>;
   /** Ends the hold of exactly this Sandbox. Another holder, or none, or no World is a success. */
@@ -281,6 +287,13 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
 
     abandon: (ref, operation, signal) =>
       patch(ref, ({ pending }) => (pending?.operation === operation ? { pending: null } : undefined), signal),
+
+    renew: (ref, { operation, at }, signal) =>
+      patch(
+        ref,
+        ({ pending }) => (pending?.operation === operation ? { pending: { ...pending, since: at } } : undefined),
+        signal,
+      ),
 
     letGo: (name, sandboxUid, signal) =>
       updateIfThere(name, ({ status }) => (status?.holder?.uid === sandboxUid ? { holder: null } : undefined), signal),
