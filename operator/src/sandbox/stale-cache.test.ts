@@ -44,6 +44,22 @@ test("a session pinned to head saves its work, although the cache still shows th
   assert.deepEqual(parts.host.worked(head.digest), ["base", "one", "two"]);
 });
 
+test("a World deleted together with its session gets the session's version, not a rescue", async () => {
+  const parts = await memoryParts({});
+  await parts.until("Ready", isReady(parts));
+  parts.work("one");
+  parts.showCached({ world: parts.world() });
+  const deletionTimestamp = new Date(parts.clock.now()).toISOString();
+  parts.changeWorld((world) => ({ ...world, metadata: { ...world.metadata, deletionTimestamp } }));
+  parts.change((sandbox) => ({ ...sandbox, metadata: { ...sandbox.metadata, deletionTimestamp } }));
+  await parts.until("ended", () => parts.host.containers.size === 0);
+  const [genesis, version] = parts.world().status.versions ?? [];
+  assert.equal(genesis?.version, 0);
+  assert.deepEqual(parts.host.worked(version?.digest ?? ""), ["base", "one"]);
+  assert.equal(version?.recovered, undefined);
+  assert.deepEqual(parts.world().status.rescues ?? [], []);
+});
+
 test("a World that the cache does not show, though it is there, ends no session", async () => {
   const parts = await memoryParts({});
   await parts.until("Ready", isReady(parts));

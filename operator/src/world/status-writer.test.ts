@@ -231,6 +231,16 @@ test("a World that is being deleted is held by nobody new", async () => {
   assert.deepEqual(worlds.writes, []);
 });
 
+test("a World that is deleted under its holder stays the holder's, and nobody else's", async () => {
+  const deletionTimestamp = at(2);
+  const finalizers = [WORLD_FINALIZER];
+  const ending = setup(withGenesis({ metadata: { deletionTimestamp, finalizers }, status: { holder } }));
+  assert.equal((await ending.writer.hold(ref, claim, signal)).kind, "held");
+  assert.deepEqual(ending.worlds.writes, []);
+  const free = setup(withGenesis({ metadata: { deletionTimestamp, finalizers } }));
+  await assert.rejects(free.writer.hold(ref, claim, signal), WorldGone);
+});
+
 test("letting go ends exactly this Sandbox's hold", async () => {
   const { worlds, writer, now } = setup();
   await writer.letGo(ref, "other-uid", signal);

@@ -220,9 +220,10 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
     const verdict = await update<HoldVerdict>(
       ref,
       (world) => {
-        if (world.metadata.deletionTimestamp)
-          throw new WorldGone(`World ${ref.namespace}/${ref.name} is being deleted`);
         const judged = judgeHold(statusOf(world), claim);
+        // Its deletion waits for the holder, who publishes first; nobody new comes in.
+        if (judged.kind !== "held" && world.metadata.deletionTimestamp)
+          throw new WorldGone(`World ${ref.namespace}/${ref.name} is being deleted`);
         return judged.kind === "hold" ? { result: judged, patch: { holder: judged.holder } } : { result: judged };
       },
       signal,
