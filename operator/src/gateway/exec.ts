@@ -5,10 +5,8 @@ import { sessionEnvironment } from "../runtime/session-environment.ts";
 import { isoTime, keepAlive, type OpenSession, openForWork, touchAfterWork } from "./activity.ts";
 import { readJson } from "./body.ts";
 import { type Answer, type Call, driverOf, json, onlyParameters, type Parts } from "./call.ts";
-import { badRequest } from "./failure.ts";
+import { checkProxiedTimeout, execTimeoutMs } from "./exec-timeout.ts";
 
-/** When a client states none and comes directly; through kube-apiserver it is that hop's limit. */
-const DEFAULT_TIMEOUT_SECONDS = 60;
 /** The driver ends the command at its timeout; a driver that does not is given up on after this much more. */
 const GRACE_MS = 15_000;
 
@@ -34,16 +32,13 @@ export async function exec(call: Call, parts: Parts): Promise<Answer> {
     maxBytes: parts.limits.execBodyBytes,
     signal: call.signal,
   });
-  const proxied = call.identity.via === "Proxied";
-  checkProxiedTimeout(body.timeoutSeconds, proxied, parts.limits.proxiedExecSeconds);
+  const stated = {
+    statedSeconds: body.timeoutSeconds,
+    proxiedLimitSeconds: call.identity.via === "Proxied" ? parts.limits.proxiedExecSeconds : undefined,
+  };
+  checkProxiedTimeout(stated);
   const session = await openForWork(call, parts);
-  const seconds =
-    body.timeoutSeconds ??
-    (proxied ? Math.min(DEFAULT_TIMEOUT_SECONDS, parts.limits.proxiedExecSeconds) : DEFAULT_TIMEOUT_SECONDS);
-  const timeoutMs = withinLifetime(seconds * 1_000, session, {
-    now: parts.clock.now(),
-    stated: body.timeoutSeconds !== undefined,
-  });
+  const timeoutMs = execTimeoutMs({ ...stated, lifetimeEndsAt: session.lifetimeEndsAt, now: parts.clock.now() });
   const environment = await sessionEnvironment(session.sandbox, parts.secrets, call.signal);
   const request = {
     command: body.command,
@@ -84,27 +79,6 @@ async function runAlive(
     finished.abort();
     await alive;
   }
-}
-
-function checkProxiedTimeout(stated: number | undefined, proxied: boolean, limit: number): void {
-  if (!proxied || stated === undefined || stated <= limit) return;
-  throw badRequest(
-    "TimeoutTooLong",
-    `timeoutSeconds is ${stated}, but kube-apiserver cuts a request after 60 s: at most ${limit} through it`,
-    `state at most ${limit}, run the command in the background, or call the gateway's own endpoint`,
-  );
-}
-
-/** A command outlives no session: a stated timeout beyond the lifetime is refused, the default one shortened. */
-function withinLifetime(wishMs: number, session: OpenSession, facts: { now: number; stated: boolean }): number {
-  const leftMs = Math.max(1_000, session.lifetimeEndsAt - facts.now);
-  if (wishMs <= leftMs) return wishMs;
-  if (!facts.stated) return leftMs;
-  throw badRequest(
-    "BeyondLifetime",
-    `timeoutSeconds reaches beyond the session's lifetime, which ends at ${isoTime(session.lifetimeEndsAt)}`,
-    `state at most ${Math.floor(leftMs / 1_000)}`,
-  );
 }
 
 const base64 = (bytes: Uint8Array): string =>
