@@ -25,6 +25,28 @@ test("an id used for another verb is a conflict, never another verb's answer", (
   assert.equal(appendRequest([open("a")], { ...open("a"), verb: "Close" }).kind, "conflict");
 });
 
+test("an id used with other parameters is a conflict: the answer would be that of something else", () => {
+  const close = (parameters?: SandboxRequest["parameters"]): SandboxRequest => ({
+    ...open("a"),
+    verb: "Close",
+    ...(parameters === undefined ? {} : { parameters }),
+  });
+  const pairs: [known: SandboxRequest, wish: SandboxRequest, kind: string][] = [
+    [close({ discard: "Snapshot" }), close({ discard: "Discard" }), "conflict"],
+    [close({ discard: "Snapshot" }), close(), "conflict"],
+    [close(), close({ description: "the end" }), "conflict"],
+    [close({ description: "the end" }), close({ description: "the End" }), "conflict"],
+    [close({ discard: "Discard", description: "x" }), close({ description: "x", discard: "Discard" }), "known"],
+    [close({}), close(), "known"],
+  ];
+  for (const [known, wish, kind] of pairs) {
+    assert.equal(appendRequest([known], wish).kind, kind, JSON.stringify([known.parameters, wish.parameters]));
+    // Also when it is answered.
+    const result = { outcome: "Succeeded", at: at(9) } as const;
+    assert.equal(appendRequest([{ ...known, result }], wish).kind, kind);
+  }
+});
+
 test("when all sixteen places are taken the oldest answered one makes room", () => {
   const requests = [open("first", 0), answered("later", 5), answered("earlier", 3), ...many(13)];
   const appended = appendRequest(requests, open("new", 9));

@@ -12,6 +12,7 @@ export const REQUEST_ID_RULE = "1 to 64 letters, digits, '-', '_' or '.', the fi
 interface Recorded {
   readonly id: string;
   readonly verb: string;
+  readonly parameters?: object;
   readonly at: string;
   readonly result?: unknown;
 }
@@ -27,17 +28,17 @@ export type Appended<T extends Recorded = SandboxRequest> =
   | { readonly kind: "full" };
 
 /** Puts a request last; when all places are taken the answered one that was asked first makes room. */
-export function appendRequest<T extends Recorded>(
-  requests: readonly T[],
-  wish: T,
-  isSame: (known: T, wish: T) => boolean = (known) => known.verb === wish.verb,
-): Appended<T> {
+export function appendRequest<T extends Recorded>(requests: readonly T[], wish: T): Appended<T> {
   const known = requests.find((request) => request.id === wish.id);
-  if (known !== undefined) return { kind: isSame(known, wish) ? "known" : "conflict", request: known };
+  if (known !== undefined) return { kind: wishOf(known) === wishOf(wish) ? "known" : "conflict", request: known };
   if (requests.length < LIMITS.requests) return { kind: "append", requests: [...requests, wish] };
   const oldestAnswered = requests.filter((request) => request.result !== undefined).sort(byAge)[0];
   if (oldestAnswered === undefined) return { kind: "full" };
   return { kind: "append", requests: [...requests.filter((request) => request !== oldestAnswered), wish] };
 }
+
+/** What is asked for, the same text for the same thing in whatever order it is written. */
+const wishOf = ({ verb, parameters }: Recorded): string =>
+  JSON.stringify([verb, Object.entries(parameters ?? {}).sort(([left], [right]) => (left < right ? -1 : 1))]);
 
 const byAge = (left: Recorded, right: Recorded): number => Date.parse(left.at) - Date.parse(right.at);

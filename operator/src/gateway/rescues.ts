@@ -77,12 +77,9 @@ export async function askOfRescue(call: WorldCall, parts: Parts): Promise<Answer
   return answer ?? json(202, { id: request.id, done: false });
 }
 
-const isSame = (known: WorldRequest, wish: WorldRequest): boolean =>
-  known.verb === wish.verb && known.parameters.operation === wish.parameters.operation;
-
 /** A repeated id asks for nothing new. What cannot be, or can be no more, is the controller's to say. */
 function decide({ metadata, status }: World, request: WorldRequest): Decision<WorldWrite, void> {
-  const appended = appendRequest(status.requests ?? [], request, isSame);
+  const appended = appendRequest(status.requests ?? [], request);
   switch (appended.kind) {
     case "known":
       return { result: undefined };

@@ -89,7 +89,7 @@ async function ask(call: Call, parts: Parts, wish: Wish): Promise<Answer> {
 function decide(sandbox: Sandbox, request: NewRequest): Decision<SandboxWrite, void> {
   const appended = appendRequest(sandbox.status.requests ?? [], request);
   if (appended.kind === "known") return { result: undefined };
-  if (appended.kind === "conflict") throw idReused(request, appended.request.verb);
+  if (appended.kind === "conflict") throw idReused(request, appended.request);
   const state = sessionState(sandbox);
   if (request.verb === "Snapshot" && state.kind !== "Running") throw notRunning(sandbox, state);
   // A close of what is closed is done; its version is in status.
@@ -121,10 +121,10 @@ function done(wish: Wish, result: SandboxRequestResult): Answer {
   });
 }
 
-const idReused = (request: NewRequest, verb: string): Failure =>
+const idReused = (request: NewRequest, known: NewRequest): Failure =>
   new Failure({
     status: 409,
     code: "IdReused",
-    message: `the id ${request.id} was used for a ${verb.toLowerCase()} of this Sandbox`,
+    message: `the id ${request.id} was used for a ${known.verb.toLowerCase()} of this Sandbox${known.verb === request.verb ? " with other parameters" : ""}`,
     remediation: "use a new id for each thing you ask for",
   });

@@ -442,14 +442,20 @@ describe("the gateway behind a real kube-apiserver", () => {
     assert.equal(answer.json["done"], true);
     assert.equal(answer.json["version"], 4);
     assert.equal(answer.json["digest"], DIGEST);
-    const again = await post(owner, "snap", "snapshot", { id: "mine" });
+    const again = await post(owner, "snap", "snapshot", { id: "mine", description: "before the upgrade" });
     assert.deepEqual(again.json, answer.json);
     const requests = (await lab.read("snap")).status.requests ?? [];
     assert.equal(requests.length, 1);
     assert.equal(requests[0]?.user, "owner");
     assert.deepEqual(requests[0]?.parameters, { description: "before the upgrade" });
-    const reused = await post(owner, "snap", "close", { id: "mine" });
-    assert.equal(details(reused)["code"], "IdReused");
+    for (const [verb, body] of [
+      ["close", { id: "mine", description: "before the upgrade" }],
+      ["snapshot", { id: "mine", description: "after the upgrade" }],
+      ["snapshot", { id: "mine" }],
+    ] as const) {
+      const reused = await post(owner, "snap", verb, body);
+      assert.deepEqual([reused.status, details(reused)["code"]], [409, "IdReused"]);
+    }
   });
 
   test("a slow verb answers 202 before kube-apiserver would cut it, and the same id goes on waiting", async () => {
