@@ -1,4 +1,4 @@
-/** `kubectl world`: the plugin's entry. */
+/** `kubectl world`: what a command line does. */
 import { createWriteStream } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { Readable, type Writable } from "node:stream";
@@ -16,16 +16,6 @@ export interface Surroundings {
   readonly signal: AbortSignal;
   /** Default: the cluster's, by the command line's kubeconfig. */
   readonly rescues?: Rescues;
-}
-
-/** The process's own arguments, streams and signals; sets the exit code. */
-export async function runProcess(): Promise<void> {
-  const interrupted = new AbortController();
-  for (const name of ["SIGINT", "SIGTERM"] as const) {
-    process.once(name, () => interrupted.abort(new Error(`interrupted by ${name}`)));
-  }
-  const { stdout, stderr } = process;
-  process.exitCode = await run(process.argv.slice(2), { stdout, stderr, signal: interrupted.signal });
 }
 
 /** Exit code: 0 done, 1 it was refused or went wrong, 2 the command line cannot be understood. */

@@ -241,13 +241,13 @@ describe("rescues through the gateway", () => {
     assert.deepEqual([gone.status, codeOf(gone)], [409, "ComputeNotFound"]);
   });
 
-  test("the plugin does the same as a process of its own, with the caller's kubeconfig", async () => {
+  test("the plugin does the same as kubectl starts it, with the caller's kubeconfig and a bare PATH", async () => {
     await world("plugin");
     const kubeconfig = await lab.cluster.kubeconfigFor({ user: "owner" });
     const plugin = new URL("../../../sdk/bin/kubectl-world", import.meta.url).pathname;
     const call = (...args: string[]) =>
-      promisify(execFile)(process.execPath, [plugin, "rescue", ...args, "-n", LAB], {
-        env: { ...process.env, KUBECONFIG: kubeconfig },
+      promisify(execFile)(plugin, ["rescue", ...args, "-n", LAB], {
+        env: { PATH: "/usr/bin:/bin", KUBECONFIG: kubeconfig },
       });
     assert.match((await call("list", "plugin")).stdout, new RegExp(`${OPERATION}.*local/one`));
     const discarding = call("discard", "plugin", OPERATION);
