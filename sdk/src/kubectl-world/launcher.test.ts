@@ -72,7 +72,10 @@ test("the nearest folder above that has a Node gives it, with the arguments as t
   await there.program("node_modules/.bin/node", "#!/bin/sh\necho the farther one\n");
   const { code, stdout } = await start(there.launcher, ["rescue", "a b", "$HOME", ""], "/nowhere");
   assert.equal(code, 0);
-  assert.match(stdout, /^\[--disable-warning=ExperimentalWarning\]\[[^\]]*packages\/sdk\/src\/kubectl-world\/process\.ts\]/);
+  assert.match(
+    stdout,
+    /^\[--disable-warning=ExperimentalWarning\]\[[^\]]*packages\/sdk\/src\/kubectl-world\/process\.ts\]/,
+  );
   assert.ok(stdout.endsWith("[rescue][a b][$HOME][]"), stdout);
 });
 
@@ -87,7 +90,8 @@ test("where there is none, or an older one, one sentence says what is needed", a
   await using there = await place();
   const older = dirname(await there.program("older/node", nodeOf("22.19.0")));
   const broken = dirname(await there.program("broken/node", "#!/bin/sh\nexit 1\n"));
-  const needs = /^error: kubectl world needs Node 24 or newer, and the[^\n]*: run npm ci in \/[^\n]*\/packages, or put one on the PATH\n$/;
+  const needs =
+    /^error: kubectl world needs Node 24 or newer, and the[^\n]*: run npm ci in \/[^\n]*\/packages, or put one on the PATH\n$/;
   for (const [path, found] of [
     ["/nowhere", /there is none/],
     [older, /the one on the PATH is v22\.19\.0/],
