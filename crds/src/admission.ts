@@ -25,6 +25,7 @@ export function validatingPolicies(): SchemaNode[] {
     ...stampIsTruePolicy(),
     ...stampIsKeptPolicy(),
     ...adoptionPolicy(),
+    ...hookPolicy(),
     ...snapshotPolicy(),
     ...snapshotUserPolicy(),
     ...secretsPolicy(),
@@ -184,6 +185,31 @@ function adoptionPolicy(): SchemaNode[] {
         expression: `${right}.check('create').allowed()`,
         messageExpression: `'the annotation ${ADOPT_HEAD} makes another version head, which ' + request.userInfo.username + ' may not do: create on worlds.sessions.${GROUP}/adopt is needed'`,
         message: `the annotation ${ADOPT_HEAD} makes another version head, which you may not do`,
+        reason: "Forbidden",
+      },
+    ],
+  });
+}
+
+/** A hook runs in the sessions of everybody, with their environment: who sets it could run commands there anyway. */
+function hookPolicy(): SchemaNode[] {
+  const name = `snapshot-hook.${GROUP}`;
+  const hookOf = (object: string): string => `${object}.spec.?snapshot.?hook`;
+  const right = `authorizer.group('sessions.${GROUP}').resource('sandboxes').subresource('exec').namespace(request.namespace)`;
+  return denying(name, {
+    matchConstraints: resources(["CREATE", "UPDATE"], ["worlds"]),
+    matchConditions: [
+      {
+        // To take it away runs nothing.
+        name: "hook-is-set-or-changes",
+        expression: `${hookOf("object")}.hasValue() && (request.operation == 'CREATE' || ${hookOf("object")} != ${hookOf("oldObject")})`,
+      },
+    ],
+    validations: [
+      {
+        expression: `${right}.check('create').allowed()`,
+        messageExpression: `'spec.snapshot.hook runs a command in the sessions of this World, which ' + request.userInfo.username + ' may not do: create on sandboxes.sessions.${GROUP}/exec is needed in this namespace'`,
+        message: "spec.snapshot.hook runs a command in the sessions of this World, which you may not do",
         reason: "Forbidden",
       },
     ],

@@ -249,6 +249,52 @@ describe("a snapshot that is asked for by annotation", () => {
   });
 });
 
+test("a hook runs in everybody's sessions: only who may run commands in all of them sets it or changes it", async () => {
+  const command = ["sh", "-c", "env > /x"];
+  const hooked = (hook: unknown) => ({ spec: { snapshot: { hook } } });
+  const refused = /bob may not do: create on sandboxes\.sessions\.agentworlds\.dev\/exec is needed in this namespace/;
+  const setsNew = await dryRun(bob, "World", { from: { image: "busybox:1.36" }, ...hooked({ command }).spec });
+  assert.equal(setsNew.status, 403, setsNew.message);
+  assert.match(setsNew.message, refused);
+  await create(bob, { kind: "World", name: "hooked", spec: world() });
+  const path = at("World", "hooked");
+  assert.match((await bob.patch(path, hooked({ command }))).message, refused);
+
+  const execs = [{ apiGroups: ["sessions.agentworlds.dev"], resources: ["sandboxes/exec"], verbs: ["create"] }];
+  await grant("execs-in-one", [{ ...execs[0], resourceNames: ["his"] }], ["bob"]);
+  await grant("execs", execs, ["alice"]);
+  await eventually(async () => (await alice.patch(path, hooked({ command }))).status === 200, {
+    what: "the right is in force",
+  });
+  for (const change of [
+    { command: ["true"] },
+    { command: null, timeoutSeconds: 30 },
+    { timeoutSeconds: 31 },
+    { onFailure: "Abort" },
+  ]) {
+    const answer = await bob.patch(path, hooked(change));
+    assert.ok([403, 422].includes(answer.status), `${JSON.stringify(change)}: ${answer.message}`);
+  }
+  assert.match((await bob.patch(path, hooked({ timeoutSeconds: 31 }))).message, refused);
+
+  // Whoever changes something else, also by stating the whole object again, and the operator's own patches.
+  const whole = worldSchema.parse((await bob.send("GET", path)).body);
+  const again = { ...whole, spec: { ...whole.spec, description: "changed" } };
+  assert.equal((await bob.send("PUT", path, again)).status, 200);
+  for (const change of [
+    { spec: { retention: { keepVersions: 3 } } },
+    { metadata: { finalizers: ["agentworlds.dev/world"] } },
+    { metadata: { finalizers: null } },
+  ]) {
+    const answer = await bob.patch(path, change);
+    assert.equal(answer.status, 200, answer.message);
+  }
+  assert.equal((await bob.patch(`${path}/status`, { status: { nextVersion: 1 } })).status, 200);
+  const removed = await bob.patch(path, { spec: { snapshot: null } });
+  assert.equal(removed.status, 200, removed.message);
+  assert.match((await bob.patch(path, hooked({ command }))).message, refused);
+});
+
 test("other annotations stay when the stamp is set", async () => {
   const parsed = worldSchema.parse((await alice.send("GET", at("World", "beside"))).body);
   assert.equal(parsed.metadata.annotations?.["other"], "kept");
