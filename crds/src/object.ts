@@ -146,7 +146,7 @@ export const requestFields = {
   at: time().describe("When it was asked."),
 } as const;
 
-/** The platforms a World can be fixed to. */
+/** The platforms a World can be fixed to: `os/architecture`, as in an image index. */
 export const platform = () => z.enum(["linux/amd64", "linux/arm64"]);
 
 export type ObjectMeta = z.infer<typeof objectMetaSchema>;

@@ -1,4 +1,4 @@
-import type { Platform } from "../runtime/contract.ts";
+import type { Platform } from "@agentworlds/crds";
 import { createRegistryClient, type RegistryClientOptions } from "./client.ts";
 import type { RegistryClient, RegistryEndpoint } from "./contract.ts";
 import { copyImage, resolveImage } from "./copy.ts";

@@ -1,5 +1,5 @@
 /** Where images come from: source registries under the source policy, with the installation's pull credentials. */
-import type { Platform } from "../runtime/contract.ts";
+import type { Platform } from "@agentworlds/crds";
 import type { Descriptor, Digest, RegistryLogin } from "./contract.ts";
 import type { RegistryError } from "./errors.ts";
 

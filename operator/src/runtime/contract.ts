@@ -1,3 +1,4 @@
+import type { Platform } from "@agentworlds/crds";
 import type { RegistryLogin } from "../registry/contract.ts";
 
 /**
@@ -16,9 +17,6 @@ export type Capability =
   | "pidsLimit"
   | "isolatedNetwork"
   | "ociRuntime";
-
-/** `os/architecture`, as in an image index. */
-export type Platform = "linux/amd64" | "linux/arm64";
 
 /** Whose compute this is. Written as labels; names derive from it, so that a retry adopts what the first try made. */
 export interface ComputeOwner {

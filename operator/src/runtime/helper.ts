@@ -5,7 +5,7 @@ import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import type { Platform } from "./contract.ts";
+import type { Platform } from "@agentworlds/crds";
 
 /** Directory inside every container where the helper is mounted read-only (DESIGN §11). */
 export const HELPER_MOUNT = "/.agentworlds";

@@ -1,11 +1,10 @@
 /** Version 0: the source image, resolved to a digest once and copied into the World's own repository (DESIGN §3). */
-import { sourceOf, type World } from "@agentworlds/crds";
+import { type Platform, sourceOf, type World } from "@agentworlds/crds";
 import { Waiting } from "../reconciler/policy.ts";
 import type { PhaseResult } from "../reconciler/reconcile.ts";
 import { CONTINUE } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
 import type { CopiedSource } from "../registry/sources.ts";
-import type { Platform } from "../runtime/contract.ts";
 import { explainNotReady, selectRuntime } from "../runtime/selection.ts";
 import { withoutVolumes } from "../snapshot/image-config.ts";
 import { manifestOfVersion, putVersion, readBackVersion } from "../snapshot/publish.ts";

@@ -1,6 +1,6 @@
-import { isOciRuntime, OCI_RUNTIMES_MAX } from "@agentworlds/crds";
+import { isOciRuntime, OCI_RUNTIMES_MAX, type Platform } from "@agentworlds/crds";
 import { z } from "zod";
-import type { Capability, HostFacts, Platform } from "../contract.ts";
+import type { Capability, HostFacts } from "../contract.ts";
 import { RuntimeError } from "../errors.ts";
 
 /** The part of `/info` that decides what a host can do. */

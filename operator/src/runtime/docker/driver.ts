@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import type { Platform } from "@agentworlds/crds";
 import { type Clock, systemClock } from "../../reconciler/clock.ts";
 import { Turns } from "../../reconciler/turns.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
@@ -14,7 +15,6 @@ import {
   type ListedCapture,
   type ListedCompute,
   type ObservedCompute,
-  type Platform,
   type RuntimeDriver,
 } from "../contract.ts";
 import { isRuntimeError, RuntimeError } from "../errors.ts";

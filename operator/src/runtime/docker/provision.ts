@@ -1,6 +1,7 @@
+import type { Platform } from "@agentworlds/crds";
 import type { Clock } from "../../reconciler/clock.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
-import { type ComputeSpec, computeName, type Platform } from "../contract.ts";
+import { type ComputeSpec, computeName } from "../contract.ts";
 import { RuntimeError } from "../errors.ts";
 import type { HelperBinary } from "../helper.ts";
 import { hostFacts, hostInfo } from "./capabilities.ts";
