@@ -114,7 +114,8 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * The bytes of a regular file; `path` is absolute, and may be bytes where it is not UTF-8. Default deadline 5 minutes.
+   * The bytes of a regular file; `path` is absolute, and may be bytes where it is not UTF-8. Default deadline 5 minutes,
+   * but kube-apiserver severs what takes more than 60 s: give the client `gateway` for large files.
    * More than `maxBytes` (default 256 MiB) is the error `AnswerTooLarge`.
    */
   readFile(
@@ -150,7 +151,8 @@ export class Session implements AsyncDisposable {
 
   /**
    * Replaces a file atomically; text is written as UTF-8. `mode` are permission bits such as 0o755; default: those of the
-   * file that is replaced, else 0o644. Default deadline 5 minutes.
+   * file that is replaced, else 0o644. Default deadline 5 minutes; kube-apiserver answers after 60 s with an error whose outcome is unknown:
+   * give the client `gateway` for large files.
    */
   async writeFile(
     path: string | Uint8Array,

@@ -5,7 +5,7 @@ import type { Readiness } from "./readiness.ts";
 
 /** What a wait reports while it lasts, at most once per change. */
 export interface Progress {
-  /** Reason of the condition that holds it up: `WorldHeld`, `RuntimeFull`, `PullingImage`, … */
+  /** Reason of the condition that holds it up: `WorldHeld`, `RuntimeFull`, `Provisioning`, … */
   readonly reason: string;
   /** The same for a person. */
   readonly message: string;

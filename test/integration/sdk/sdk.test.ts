@@ -82,8 +82,8 @@ describe("the SDK against a real kube-apiserver and the real gateway", () => {
     const held = condition("Admitted", "False", "WorldHeld", "held by Sandbox other");
     await controller.says("created", { conditions: [held] });
     await eventually(() => seen.some(({ reason }) => reason === "WorldHeld"));
-    await controller.says("created", { conditions: [condition("Ready", "False", "PullingImage", "pulling")] });
-    await eventually(() => seen.some(({ reason }) => reason === "PullingImage"));
+    await controller.says("created", { conditions: [condition("Ready", "False", "Provisioning", "boots")] });
+    await eventually(() => seen.some(({ reason }) => reason === "Provisioning"));
     await controller.ready("created");
     const session = await creating;
     assert.equal(session.name, "created");
@@ -108,7 +108,7 @@ describe("the SDK against a real kube-apiserver and the real gateway", () => {
     });
     assert.deepEqual(
       seen.map(({ reason }) => reason).filter((reason) => reason !== "Pending"),
-      ["WorldHeld", "PullingImage"],
+      ["WorldHeld", "Provisioning"],
     );
   });
 
