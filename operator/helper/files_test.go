@@ -112,6 +112,32 @@ func TestAClientThatLeavesMidwayLeavesTheOldBytes(t *testing.T) {
 	}
 }
 
+func TestAFileThatIsNotWholeYetHasNoName(t *testing.T) {
+	directory := t.TempDir()
+	if probe, err := os.OpenFile(directory, os.O_WRONLY|openTemporary, 0o600); err != nil {
+		t.Skipf("this filesystem has no files without a name: %v", err)
+	} else {
+		probe.Close()
+	}
+	path := filepath.Join(directory, "file")
+	client := talkTo(t, runPut)
+	client.send(frameHeader, putRequest{Path: []byte(path)})
+	// More than a pipe holds: sent means that the helper is reading it.
+	content := bytes.Repeat([]byte("x"), 300_000)
+	client.sendBytes(frameData, content)
+	if entries, err := os.ReadDir(directory); err != nil || len(entries) > 0 {
+		t.Fatalf("%v %v", entries, err)
+	}
+	sum := sha256.Sum256(content)
+	client.send(frameEnd, fileProof{Length: int64(len(content)), SHA256: hex.EncodeToString(sum[:])})
+	if got := client.finish(); got.failure != nil {
+		t.Fatal(got.failure)
+	}
+	if got := get(t, path); !bytes.Equal(got.data.Bytes(), content) {
+		t.Fatalf("%d bytes", got.data.Len())
+	}
+}
+
 func TestDamagedContentIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	client := talkTo(t, runPut)

@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+	"unsafe"
 )
 
 type putRequest struct {
@@ -141,45 +143,108 @@ func own(path string, uid, gid int) error {
 	if err := syscall.Lstat(path, &status); err != nil {
 		return err
 	}
-	if int(status.Uid) == uid && int(status.Gid) == gid {
+	if belongsTo(status, uid, gid) {
 		return nil
 	}
 	return os.Lchown(path, uid, gid)
 }
 
+func belongsTo(status syscall.Stat_t, uid, gid int) bool {
+	return int(status.Uid) == uid && int(status.Gid) == gid
+}
+
 func (t writeTarget) replace(talk *conversation) (proof fileProof, err error) {
 	directory := filepath.Dir(t.path)
-	temporary := filepath.Join(directory, ".agentworlds-put-"+rand.Text())
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	fresh, err := openFresh(directory)
 	if err != nil {
 		return fileProof{}, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, ignoreAbsent(os.Remove(temporary)))
+			err = errors.Join(err, ignoreAbsent(os.Remove(fresh.name)))
 		}
 	}()
-	proof, err = receiveContent(talk, file)
+	proof, err = receiveContent(talk, fresh.file)
 	if err == nil {
 		// The owner first: changing it clears the setuid bits.
-		err = own(temporary, t.uid, t.gid)
+		err = fresh.own(t.uid, t.gid)
 	}
 	if err == nil {
-		err = syscall.Fchmod(int(file.Fd()), t.mode)
+		err = syscall.Fchmod(int(fresh.file.Fd()), t.mode)
 	}
 	if err == nil {
-		err = file.Sync()
+		err = fresh.file.Sync()
 	}
-	if closeErr := file.Close(); err == nil {
+	if err == nil {
+		err = fresh.giveName()
+	}
+	if closeErr := fresh.file.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
 		return fileProof{}, err
 	}
-	if err = os.Rename(temporary, t.path); err != nil {
+	if err = os.Rename(fresh.name, t.path); err != nil {
 		return fileProof{}, err
 	}
 	return proof, syncDirectory(directory)
+}
+
+// freshFile is written beside what it will replace. It has no name until it is whole, so that a version taken in the
+// middle of a long write does not hold half a file, which nobody would ever remove.
+type freshFile struct {
+	file  *os.File
+	name  string
+	named bool
+}
+
+// openTemporary is Linux's O_TMPFILE, which Go's syscall package leaves out.
+const openTemporary = 0o20000000 | syscall.O_DIRECTORY
+
+func openFresh(directory string) (freshFile, error) {
+	name := filepath.Join(directory, ".agentworlds-put-"+rand.Text())
+	file, err := os.OpenFile(directory, os.O_WRONLY|openTemporary, 0o600)
+	if err == nil {
+		return freshFile{file: file, name: name}, nil
+	}
+	// Before Linux 6.1 overlayfs has no files without a name, and some other filesystems have none today.
+	file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return freshFile{file: file, name: name, named: true}, err
+}
+
+func (f freshFile) own(uid, gid int) error {
+	var status syscall.Stat_t
+	if err := syscall.Fstat(int(f.file.Fd()), &status); err != nil || belongsTo(status, uid, gid) {
+		return err
+	}
+	return f.file.Chown(uid, gid)
+}
+
+func (f freshFile) giveName() error {
+	if f.named {
+		return nil
+	}
+	return link(fmt.Sprintf("/proc/self/fd/%d", f.file.Fd()), f.name)
+}
+
+// link is linkat(2) that follows the link it is given: how a file without a name gets one.
+func link(from, to string) error {
+	source, err := syscall.BytePtrFromString(from)
+	if err != nil {
+		return err
+	}
+	target, err := syscall.BytePtrFromString(to)
+	if err != nil {
+		return err
+	}
+	const atFdCwd, atSymlinkFollow = -100, 0x400
+	at := atFdCwd
+	_, _, errno := syscall.Syscall6(syscall.SYS_LINKAT, uintptr(at), uintptr(unsafe.Pointer(source)),
+		uintptr(at), uintptr(unsafe.Pointer(target)), atSymlinkFollow, 0)
+	if errno != 0 {
+		return &os.LinkError{Op: "link", Old: from, New: to, Err: errno}
+	}
+	return nil
 }
 
 func ignoreAbsent(err error) error {
