@@ -83,6 +83,21 @@ test("a discard is not held up by a registry that is down, though a failed snaps
   await parts.until("removed by the World", () => !parts.registry.tags.has(left));
 });
 
+test("a discarding session that is deleted while its hibernation fails goes at once, container and all", async () => {
+  const parts = await memoryParts({ sandbox: { spec: { closePolicy: "Discard" } } });
+  await parts.until("Ready", () => isTrue(parts.sandbox()?.status.conditions, "Ready"));
+  parts.work("one");
+  parts.registry.failing.set(parts.genesis.digest, "Unavailable");
+  parts.change((sandbox) => ({ ...sandbox, spec: { ...sandbox.spec, mode: "Hibernated" } }));
+  await parts.until("failing", () => (parts.sandbox()?.status.operation?.attempts ?? 0) > 0);
+  const since = parts.clock.now();
+  parts.delete();
+  await parts.until("gone", () => parts.sandbox() === undefined);
+  assert.ok(parts.clock.now() - since < 60_000, `${parts.clock.now() - since} ms`);
+  assert.deepEqual([...parts.host.containers.keys()], []);
+  assert.equal(parts.world().status.holder, undefined);
+});
+
 const wrong: [name: string, value: string][] = [
   ["true", "true"],
   ["another object's UID", "world-uid"],

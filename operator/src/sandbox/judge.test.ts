@@ -322,6 +322,36 @@ const cases: Record<string, Record<string, Case>> = {
       given: { metadata: deleted, status: { ...running, operation: operation({ attempts: 3 }) } },
       want: end("DeadlinePassed"),
     },
+    "one that fails gives way to a deletion that drops the work": {
+      given: {
+        metadata: deleted,
+        spec: { closePolicy: "Discard" },
+        status: { ...running, operation: operation({ attempts: 1 }) },
+      },
+      want: end("SandboxDeleted", { verb: "Close", discard: true }),
+    },
+    "one that does not fail is finished, although the deletion would drop the work": {
+      given: { metadata: deleted, spec: { closePolicy: "Discard" }, status: { ...running, operation: operation() } },
+      want: end("DeadlinePassed"),
+    },
+    "a close that saves and fails is not dropped by a deletion: saving was asked for": {
+      given: {
+        metadata: deleted,
+        spec: { closePolicy: "Discard" },
+        status: { ...running, operation: operation({ verb: "Close", reason: "CloseRequested", attempts: 1 }) },
+      },
+      want: end("CloseRequested", { verb: "Close" }),
+    },
+    "one that fails gives way to a close that drops the work": {
+      given: {
+        status: {
+          ...running,
+          operation: operation({ attempts: 1 }),
+          requests: [request("Close", { parameters: { discard: "Discard" } })],
+        },
+      },
+      want: end("CloseRequested", { verb: "Close", discard: true }),
+    },
     "what began as a discard ends as one": {
       given: { status: { ...running, operation: operation({ verb: "Close", outcome: "Discard" }) } },
       want: end("DeadlinePassed", { verb: "Close", discard: true }),

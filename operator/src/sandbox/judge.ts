@@ -94,7 +94,8 @@ function judgeWithCompute({ sandbox, observed, worldEnding, drain, savesNothing,
   if (isGone && !isPastCapture(operation?.stage) && operation?.outcome !== "Discard") return { kind: "lost" };
 
   if (operation && operation.verb !== "Snapshot") {
-    if (isOverruled(sandbox, operation)) return { kind: "end", verb: "Close", reason: "CloseRequested", discard: true };
+    const dropped = isFailing(operation) ? whyDropped(sandbox) : undefined;
+    if (dropped) return { kind: "end", verb: "Close", reason: dropped, discard: true };
     return {
       kind: "end",
       verb: operation.verb,
@@ -140,11 +141,14 @@ function judgeWithCompute({ sandbox, observed, worldEnding, drain, savesNothing,
   return { kind: "run" };
 }
 
+const isFailing = ({ verb, attempts, outcome }: SandboxOperation): boolean =>
+  verb === "Hibernate" && attempts > 0 && outcome !== "Discard";
+
 /** A hibernation that keeps failing must not hold who has decided to drop the work. */
-function isOverruled(sandbox: Sandbox, operation: SandboxOperation): boolean {
+function whyDropped(sandbox: Sandbox): Extract<EndReason, "SandboxDeleted" | "CloseRequested"> | undefined {
+  if (sandbox.metadata.deletionTimestamp && sandbox.spec.closePolicy === "Discard") return "SandboxDeleted";
   const close = openRequests(sandbox, "Close")[0];
-  const isFailing = operation.verb === "Hibernate" && operation.attempts > 0 && operation.outcome !== "Discard";
-  return isFailing && close !== undefined && discards(sandbox, close);
+  return close && discards(sandbox, close) ? "CloseRequested" : undefined;
 }
 
 const discards = (sandbox: Sandbox, close: SandboxRequest): boolean =>
