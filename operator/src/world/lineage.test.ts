@@ -114,6 +114,13 @@ const refusals: [name: string, status: WorldStatus, request: ReservationRequest,
     /based on nothing/,
   ],
   [
+    "to a retry whose reservation was made on another head",
+    { ...held, head: headOf(versionOf(1)), pending },
+    request,
+    "BaseBehindHead",
+    /version 1 was reserved on sha256/,
+  ],
+  [
     "to a session on a base when there is no head",
     { observedGeneration: 1, holder },
     request,
@@ -157,6 +164,8 @@ const lost: [name: string, pending: WorldStatus["pending"]][] = [
   ["without a reservation", undefined],
   ["under another operation's reservation", { ...pending, operation: "publish-2" }],
   ["under a number that was given up for another", { ...pending, version: 2 }],
+  ["over another head than the one that was reserved on", { ...pending, base: versionOf(7).digest }],
+  ["over a head under a reservation that names none", { operation: "publish-1", version: 1, sandbox, since: at(100) }],
 ];
 for (const [name, reservation] of lost) {
   test(`nothing is committed ${name}`, () => {

@@ -50,6 +50,13 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
     return { kind: "refused", reason: "HeadBehindRegistry", message: explainRegistryHead(status, status.registryHead) };
   }
   const pending = status.pending;
+  if (pending && isOutdated(status, request.operation)) {
+    return {
+      kind: "refused",
+      reason: "BaseBehindHead",
+      message: `version ${pending.version} was reserved on ${pending.base ?? "nothing"}, head is ${status.head?.digest ?? "nothing"}`,
+    };
+  }
   if (pending && pending.operation === request.operation) return { kind: "reserved", pending };
   if (pending) {
     return {
@@ -90,6 +97,13 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
   };
 }
 
+/**
+ * Whether the operation's reservation is worth nothing any more: head is another one than it was made on. Nobody but its
+ * holder publishes meanwhile, but head can be edited by hand, or taken over from the registry.
+ */
+export const isOutdated = ({ pending, head }: WorldStatus, operation: string): boolean =>
+  pending?.operation === operation && pending.base !== head?.digest;
+
 /** The holder; or work that is kept for the World, while nobody holds it: not even a later boot of its own Sandbox. */
 function mayWrite({ holder, rescues = [] }: WorldStatus, { operation, uid }: { operation: string; uid: string }) {
   const isRescue = rescues.some((rescue) => rescue.operation === operation);
@@ -125,6 +139,13 @@ export function judgeCommit(
       kind: "refused",
       reason: "ReservationLost",
       message: `operation ${operation} holds no reservation for version ${version.version}`,
+    };
+  }
+  if (isOutdated(status, operation)) {
+    return {
+      kind: "refused",
+      reason: "ReservationLost",
+      message: `version ${version.version} was reserved on ${status.pending.base ?? "nothing"}, head is ${status.head?.digest ?? "nothing"}`,
     };
   }
   if (versions.length >= MOST_VERSIONS) {

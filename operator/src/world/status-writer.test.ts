@@ -139,6 +139,20 @@ test("nothing is committed without the reservation, and head stays", async () =>
   assert.equal(now().status.head?.version, 0);
 });
 
+test("a head that somebody moved under a reservation takes no commit, and the reservation stands in nobody's way", async () => {
+  for (const act of ["commit", "reserve"] as const) {
+    const { worlds, writer, now } = setup();
+    await writer.reserve(ref, request, signal);
+    const head = { version: 0, digest: versionOf(7).digest, image: "registry/worlds/lab@other" };
+    worlds.put({ ...now(), status: { ...now().status, head } });
+    if (act === "commit") await assert.rejects(writer.commit(ref, publish(1), signal), CommitRefused);
+    else assert.equal((await writer.reserve(ref, request, signal)).kind, "refused");
+    const { status } = now();
+    assert.deepEqual([status.head, status.pending, status.nextVersion], [head, undefined, 2]);
+    assertEveryWriteIsGuarded(worlds);
+  }
+});
+
 test("genesis is recorded in the write that makes version 0 head", async () => {
   const { worlds, writer, now } = setup(worldOf());
   await writer.reserve(ref, { operation: "genesis", at: at(0) }, signal);

@@ -7,8 +7,8 @@ import type { LostWork, World, WorldRequestResult, WorldRescue, WorldStatus, Wor
 import type { ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import { retryOnConflict } from "../kube/retry-on-conflict.ts";
-import type { HoldClaim, HoldVerdict, ReservationRequest, ReservationVerdict } from "./lineage.ts";
-import { judgeCommit, judgeHold, judgeReservation } from "./lineage.ts";
+import type { CommitVerdict, HoldClaim, HoldVerdict, ReservationRequest, ReservationVerdict } from "./lineage.ts";
+import { isOutdated, judgeCommit, judgeHold, judgeReservation } from "./lineage.ts";
 import {
   type RescueChange,
   withAnswer,
@@ -256,28 +256,29 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
       update<ReservationVerdict>(
         ref,
         (world) => {
-          const verdict = judgeReservation(statusOf(world), request);
+          const status = statusOf(world);
+          const verdict = judgeReservation(status, request);
           return verdict.kind === "reserve"
             ? { result: verdict, patch: { pending: verdict.pending, nextVersion: verdict.nextVersion } }
-            : { result: verdict };
+            : { result: verdict, ...withoutOutdated(status, request.operation) };
         },
         signal,
       ),
 
-    commit: (ref, request, signal) =>
-      update<void>(
+    commit: async (ref, request, signal) => {
+      const verdict = await update<CommitVerdict>(
         ref,
         (world) => {
-          const verdict = judgeCommit(statusOf(world), request);
-          if (verdict.kind === "refused") throw new CommitRefused(verdict.message);
-          if (verdict.kind === "committed") return { result: undefined };
-          return {
-            result: undefined,
-            patch: { ...verdict.patch, ...(request.genesis === undefined ? {} : { genesis: request.genesis }) },
-          };
+          const status = statusOf(world);
+          const verdict = judgeCommit(status, request);
+          if (verdict.kind !== "commit") return { result: verdict, ...withoutOutdated(status, request.operation) };
+          const genesis = request.genesis === undefined ? {} : { genesis: request.genesis };
+          return { result: verdict, patch: { ...verdict.patch, ...genesis } };
         },
         signal,
-      ),
+      );
+      if (verdict.kind === "refused") throw new CommitRefused(verdict.message);
+    },
 
     restore: (ref, decide, signal) =>
       retryOnConflict(async () => {
@@ -306,6 +307,10 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
     answerRequest: (ref, answer, signal) => patch(ref, (status) => withAnswer(status, answer), signal),
   };
 }
+
+/** A reservation that can never be committed would hold up every other one. */
+const withoutOutdated = (status: WorldStatus, operation: string): { patch?: WorldStatusPatch } =>
+  isOutdated(status, operation) ? { patch: { pending: null } } : {};
 
 /** The status of a World whose API server has not yet defaulted it. */
 export const statusOf = (world: World): WorldStatus => world.status ?? { observedGeneration: -1 };
