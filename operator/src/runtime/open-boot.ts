@@ -2,7 +2,7 @@
  * Boots whose container `status.compute` does not name although there may be one: the field can be removed by hand, and an
  * etcd that was restored is older than its containers. No such container is an orphan while its Sandbox can look for it.
  */
-import type { Sandbox, SandboxCompute } from "@agentworlds/crds";
+import type { Sandbox, SandboxCompute, SandboxStatus } from "@agentworlds/crds";
 import { isComputeOf } from "./contract.ts";
 
 /** Adds and removes the right to compute: present only while compute may exist (DESIGN §4.3). */
@@ -27,6 +27,9 @@ export const lastEndedBoot = ({ status }: Sandbox): number => status?.lastEnding
 /** A boot began, and status says neither where it runs nor how it ended. */
 export const isBootUnaccounted = (sandbox: Sandbox): boolean =>
   !ownCompute(sandbox) && (sandbox.status?.boot ?? 0) > lastEndedBoot(sandbox);
+
+/** No boot was Ready yet, so `spec.world.version` still decides: those there were have been given up. */
+export const isFirstBoot = ({ boot = 0, failedBoots = 0 }: Partial<SandboxStatus>): boolean => boot === failedBoots;
 
 /** Whether there may be a container that status does not name. False for every session that ended in order. */
 export const mayHaveUnnamedCompute = (sandbox: Sandbox): boolean =>

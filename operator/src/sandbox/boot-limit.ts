@@ -65,10 +65,7 @@ const hasBeenReady = ({ compute, expiresAt, lifetimeEndsAt }: Partial<SandboxSta
 export const failedBootsAfter = (status: Partial<SandboxStatus>): number | null =>
   hasBeenReady(status) ? null : (status.failedBoots ?? 0) + 1;
 
-/** No boot was Ready yet, so `spec.world.version` still decides. */
-export const isFirstBoot = ({ boot = 0, failedBoots = 0 }: Partial<SandboxStatus>): boolean => boot === failedBoots;
-
-/** The same of the boot that is recorded. */
+/** As `isFirstBoot`, of the boot that is recorded. */
 export const wasFirstBoot = ({ compute, failedBoots = 0 }: Partial<SandboxStatus>): boolean =>
   compute?.boot === failedBoots + 1;
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { WorldRescue } from "@agentworlds/crds";
+import type { SandboxStatus, WorldRescue } from "@agentworlds/crds";
 import { at, runtimeOf, versionOf } from "../runtime/test-objects.test-kit.ts";
 import { worldParts } from "./world-parts.test-kit.ts";
 
@@ -230,6 +230,25 @@ test("a registry that refuses every deletion fills no list", async () => {
   assert.equal(parts.world()?.status.versions?.length, 64);
   assert.equal(parts.condition("PrunedNotDeleted")?.reason, "RegistryRefused");
 });
+
+const gaveUp = { reason: "BootTimedOut", outcome: "Discarded", message: "not Ready in time", at: at(900) } as const;
+const wanting: [name: string, status: Partial<SandboxStatus>, stays: boolean][] = [
+  ["has not booted yet", {}, true],
+  ["has been given up and is tried again", { boot: 2, failedBoots: 2, lastEnding: { ...gaveUp, boot: 2 } }, true],
+  ["was Ready once: a wake boots from head", { boot: 1, lastEnding: { ...gaveUp, boot: 1 } }, false],
+  ["is closed", { closed: { at: at(1) } }, false],
+];
+for (const [name, status, stays] of wanting) {
+  test(`the version that a session wants by number ${stays ? "stays" : "goes"}: it ${name}`, async () => {
+    const spec = { world: { name: "lab", version: 1 } };
+    const parts = worldParts({ newest: 3, world: keepOne, sandboxes: [{ spec, status }] });
+    await parts.pass();
+    assert.deepEqual(
+      parts.world()?.status.versions?.map(({ version }) => version),
+      stays ? [1, 3] : [3],
+    );
+  });
+}
 
 test("a version that a rescue has become stays listed until the rescue is over: its work would count as unpublished", async () => {
   const parts = worldParts({ newest: 3, world: keepOne });

@@ -3,6 +3,7 @@ import type { Sandbox, WorldVersion } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult, requeueAfter } from "../reconciler/reconcile.ts";
 import type { Digest } from "../registry/contract.ts";
 import { isRegistryError, RegistryError } from "../registry/errors.ts";
+import { isFirstBoot } from "../runtime/open-boot.ts";
 import { type HeadProof, proveHead, repairLineageTags, type VersionPointer } from "../snapshot/publish.ts";
 import { rescuesKept } from "./lost-hold.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
@@ -241,8 +242,8 @@ function digestsInUse(scope: WorldScope, sessions: readonly Sandbox[]): Readonly
   );
   const digests = ours.flatMap(({ spec, status }) => {
     if (status?.compute) return [status.bootedFrom?.digest, status.base?.digest];
-    const isFirstBoot = (status?.boot ?? 0) === 0 && !status?.closed;
-    return isFirstBoot ? [versions.find((version) => version.version === spec.world?.version)?.digest] : [];
+    const bootsByNumber = isFirstBoot(status ?? {}) && !status?.closed;
+    return bootsByNumber ? [versions.find((version) => version.version === spec.world?.version)?.digest] : [];
   });
   const kept = [...rescues, ...rescuesKept(scope)].flatMap(({ bootedFrom, base, operation }) => [
     bootedFrom,
