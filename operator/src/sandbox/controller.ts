@@ -93,7 +93,8 @@ async function summarise(
   try {
     await recordProgress(scope, (sandbox) => {
       const status: SandboxStatus = sandbox.status ?? { observedGeneration: -1 };
-      const findings = { failure, drain: drainOf({ ...scope, sandbox }), now: scope.context.clock.now() };
+      const drain = drainOf({ ...scope, sandbox });
+      const findings = { failure, observed: scope.observed, drain, now: scope.context.clock.now() };
       const derived = deriveSandboxStatus(sandbox, findings);
       return mergePatchBetween(status, { ...status, ...derived });
     });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { findCondition } from "../reconciler/conditions.ts";
+import { RuntimeError } from "../runtime/errors.ts";
 import { assertClean, assertSaved, isAsleep, isReady, type Parts } from "./lives.test-kit.ts";
 import { memoryParts } from "./memory-parts.test-kit.ts";
 
@@ -125,3 +126,32 @@ test("a throwaway image is pulled with the login of its source, and a version ne
   await version.until("Ready", () => isReady(version.sandbox()));
   assert.equal(version.host.pulledAs, undefined);
 });
+
+test("a session that somebody froze is told not Ready, with an Event, while its host does not thaw it", async () => {
+  const parts = await memoryParts({});
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  containerOf(parts).state = "Frozen";
+  const { thaw } = parts.host.driver;
+  parts.host.driver.thaw = refuseThaw;
+  await parts.pass();
+  const { conditions } = parts.sandbox()?.status ?? {};
+  for (const [type, status] of [
+    ["Ready", "False"],
+    ["Reconciling", "True"],
+  ] as const) {
+    const condition = findCondition(conditions, type);
+    assert.deepEqual([condition?.status, condition?.reason], [status, "HostRefused"]);
+    assert.match(
+      condition?.message ?? "",
+      /frozen.*does not thaw it: the cgroup is busy; thaw aw-sandbox-uid-1 on local\/a/,
+    );
+  }
+  assert.equal(parts.events.filter(({ reason }) => reason === "HostRefused").length, 1);
+  await parts.pass();
+  assert.equal(parts.events.filter(({ reason }) => reason === "HostRefused").length, 1, "told once");
+  parts.host.driver.thaw = thaw;
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  assert.equal(findCondition(parts.sandbox()?.status.conditions, "Reconciling"), undefined);
+});
+
+const refuseThaw = (): Promise<never> => Promise.reject(new RuntimeError("HostRefused", "the cgroup is busy"));

@@ -5,6 +5,7 @@ import { sandboxStatusSchema } from "@agentworlds/crds";
 import fc from "fast-check";
 import { mergePatchBetween } from "../reconciler/patch.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
+import type { ObservedCompute } from "../runtime/contract.ts";
 import { at, digest, sandboxOf, T0 } from "../runtime/test-objects.test-kit.ts";
 import { deriveSandboxStatus } from "./status.ts";
 import { ComputeUnknown } from "./unnamed-compute.ts";
@@ -100,7 +101,28 @@ const cases: [name: string, given: Given, failure: unknown, phase: string, want:
     { status: running },
     silent,
     "Running",
-    ["Ready=Unknown HostUnreachable", "Admitted=True Admitted"],
+    ["Ready=Unknown HostUnreachable", "Admitted=True Admitted", "Reconciling=True HostUnreachable"],
+  ],
+  [
+    "runs, and something keeps its pass from looking at it: nobody knows",
+    { status: running },
+    new Error("etcd is slow"),
+    "Running",
+    ["Ready=Unknown Retrying", "Admitted=True Admitted", "Reconciling=True Retrying"],
+  ],
+  [
+    "hibernated, and something keeps its pass from its end",
+    { status: ended("Published") },
+    new Error("etcd is slow"),
+    "Hibernated",
+    ["Hibernated=True DeadlinePassed", "Reconciling=True Retrying"],
+  ],
+  [
+    "closed, and something keeps it from going",
+    { status: { closed: { at: at(1) } } },
+    new Error("forbidden"),
+    "Closed",
+    ["Closed=True CloseRequested", "Reconciling=True Retrying"],
   ],
   [
     "runs while a snapshot is taken",
@@ -246,6 +268,49 @@ for (const [name, given, failure, phase, want] of cases) {
       want,
     );
     assert.equal(status.phase, phase);
+  });
+}
+
+const since = { startedAt: at(0) };
+const exited: ObservedCompute = { state: "Exited", exitCode: 1, outOfMemory: false, finishedAt: at(50) };
+const retrying: Given = {
+  status: { ...running, operation: operation({ verb: "Snapshot", attempts: 1, lastError: "503", retryAt: at(905) }) },
+};
+const refusedByRegistry = new Error("405 UNSUPPORTED");
+const retriedLater = new Waiting("PublishFailed", { message: "attempt 1: 503", afterMs: 1 });
+const seen: [name: string, given: Given, failure: unknown, observed: ObservedCompute, want: string[]][] = [
+  [
+    "runs, and something else fails",
+    { status: running },
+    refusedByRegistry,
+    { state: "Running", ...since },
+    ["True", "Retrying"],
+  ],
+  [
+    "is frozen and cannot be thawed",
+    { status: running },
+    refusedByRegistry,
+    { state: "Frozen", ...since },
+    ["False", "Retrying"],
+  ],
+  ["is frozen and about to be thawed", { status: running }, undefined, { state: "Frozen", ...since }, ["True"]],
+  ["has ended, which cannot be written down", { status: running }, refusedByRegistry, exited, ["False", "Retrying"]],
+  ["runs, and its snapshot is tried again", retrying, retriedLater, { state: "Running", ...since }, ["True"]],
+  ["is gone, and the snapshot of it is tried again", retrying, retriedLater, { state: "Absent" }, ["False"]],
+  [
+    "runs, its snapshot is tried again, and something else fails",
+    retrying,
+    refusedByRegistry,
+    { state: "Running", ...since },
+    ["True", "Retrying"],
+  ],
+];
+for (const [name, given, failure, observed, want] of seen) {
+  test(`the container of a session ${name}: Ready says what was seen, and Reconciling what fails`, () => {
+    const { conditions = [] } = deriveSandboxStatus(sandboxOf(given), { failure, observed, now: T0 });
+    const ready = conditions.find(({ type }) => type === "Ready")?.status;
+    const reason = conditions.find(({ type }) => type === "Reconciling")?.reason;
+    assert.deepEqual([ready, ...(reason === undefined ? [] : [reason])], want);
   });
 }
 

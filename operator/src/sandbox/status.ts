@@ -1,6 +1,7 @@
 /** Conditions and phase of a Sandbox, derived whole from its status and from how the pass ended. No I/O, no clock. */
 import type { Condition, Sandbox, SandboxPhase, SandboxStatus } from "@agentworlds/crds";
 import { type DerivedCondition, mergeConditions } from "../reconciler/conditions.ts";
+import type { ObservedCompute } from "../runtime/contract.ts";
 import type { Drain } from "../runtime/drain.ts";
 import { isBootUnaccounted } from "../runtime/open-boot.ts";
 import { type ExplainedFailure, explain } from "../world/status.ts";
@@ -9,6 +10,8 @@ import { ComputeUnknown } from "./unnamed-compute.ts";
 export interface SandboxFindings {
   /** What the pass threw, if it threw. */
   readonly failure: unknown;
+  /** What the pass saw of the container, if it came to look. */
+  readonly observed?: ObservedCompute | undefined;
   /** The Runtime gives its sessions up. */
   readonly drain?: Drain | undefined;
   /** Epoch milliseconds. */
@@ -31,7 +34,7 @@ export function deriveSandboxStatus(
   const state = stateOf(sandbox, { failure: findings.failure, explained: failure });
   const observedGeneration = sandbox.metadata.generation ?? 0;
   const derived = [
-    ...readiness(state, sandbox, failure),
+    ...readiness(state, sandbox, { failure, observed: findings.observed }),
     ...admission(state, failure),
     ...hibernation(state, sandbox),
     ...draining(state, sandbox, findings.drain),
@@ -70,20 +73,34 @@ function stateOf(sandbox: Sandbox, { failure, explained }: Failed): SessionState
 const hindrance = (status: SandboxStatus | undefined, failure: ExplainedFailure | undefined) =>
   (status?.operation?.attempts ?? 0) > 0 && failure?.reason === "PublishFailed" ? undefined : because(failure);
 
-function readiness(state: SessionState, { status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
+/** A snapshot of a running session failed and is tried again: told by `SnapshotFailed`, and the session is none the worse. */
+const isRetriedSnapshot = ({ status }: Sandbox, failure: ExplainedFailure | undefined): boolean =>
+  status?.operation?.verb === "Snapshot" && status.operation.attempts > 0 && failure?.reason === "PublishFailed";
+
+interface Seen {
+  readonly failure: ExplainedFailure | undefined;
+  readonly observed: ObservedCompute | undefined;
+}
+
+/** Where the pass failed, a session is Ready only if its container was seen running; if none was seen, nobody knows. */
+function readinessOfRunning(sandbox: Sandbox, { failure, observed }: Seen): Omitted {
+  const { status } = sandbox;
+  const isSilent = observed === undefined || failure?.reason === "HostUnreachable";
+  const runs = !isSilent && observed.state === "Running";
+  const hasEnded = observed?.state === "Absent" || observed?.state === "Exited";
+  if (!failure || runs || (isRetriedSnapshot(sandbox, failure) && !hasEnded)) {
+    const message = `boot ${status?.boot} on ${status?.compute?.runtime}/${status?.compute?.host}`;
+    return { type: "Ready", status: "True", reason: "Running", message };
+  }
+  return { type: "Ready", status: isSilent ? "Unknown" : "False", reason: failure.reason, message: failure.message };
+}
+
+function readiness(state: SessionState, sandbox: Sandbox, seen: Seen): Omitted[] {
+  const { status } = sandbox;
+  const { failure } = seen;
   switch (state) {
     case "running":
-      if (failure?.reason === "HostUnreachable") {
-        return [{ type: "Ready", status: "Unknown", reason: failure.reason, message: failure.message }];
-      }
-      return [
-        {
-          type: "Ready",
-          status: "True",
-          reason: "Running",
-          message: `boot ${status?.boot} on ${status?.compute?.runtime}/${status?.compute?.host}`,
-        },
-      ];
+      return [readinessOfRunning(sandbox, seen)];
     case "booting":
       return [
         {
@@ -176,8 +193,8 @@ function trouble({ status }: Sandbox, failure: ExplainedFailure | undefined): Om
     : [];
 }
 
-/** Present only while the session is on its way somewhere. */
-function progress(state: SessionState, { status }: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
+/** Present only while the session is on its way somewhere, or something keeps its passes from their end. */
+function progress(state: SessionState, sandbox: Sandbox, failure: ExplainedFailure | undefined): Omitted[] {
   if (failure?.stalled) return [];
   if (state === "unknown" && failure) {
     return [
@@ -188,12 +205,13 @@ function progress(state: SessionState, { status }: Sandbox, failure: ExplainedFa
   if (state === "booting")
     return [{ type: "Reconciling", status: "True", ...(because(failure) ?? said("Provisioning", "boots")) }];
   if (state === "ending") {
-    const why = hindrance(status, failure) ?? said("Hibernating", "becomes a version");
+    const why = hindrance(sandbox.status, failure) ?? said("Hibernating", "becomes a version");
     return [{ type: "Reconciling", status: "True", ...why }];
   }
   if (state === "wanted")
     return [{ type: "Reconciling", status: "True", ...(because(failure) ?? said("Waking", "waits")) }];
-  return [];
+  if (!failure || isRetriedSnapshot(sandbox, failure)) return [];
+  return [{ type: "Reconciling", status: "True", reason: failure.reason, message: failure.message }];
 }
 
 type Omitted = Omit<DerivedCondition, "observedGeneration">;

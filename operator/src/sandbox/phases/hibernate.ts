@@ -25,6 +25,7 @@ import { isDeletionOverdue, rescue } from "../rescue.ts";
 import type { SandboxScope } from "../scope.ts";
 import { captureOwner, repositoryName } from "../world-of.ts";
 import { intend } from "./intend.ts";
+import { thawLeftover } from "./provision.ts";
 
 export async function hibernate(scope: SandboxScope): Promise<PhaseResult> {
   const { goal } = scope;
@@ -38,7 +39,10 @@ export async function hibernate(scope: SandboxScope): Promise<PhaseResult> {
     return CONTINUE;
   }
   const waitMs = isDeletionOverdue(scope) ? 0 : msUntilRetry(operation, scope.context.clock.now());
-  if (waitMs > 0) throw snapshotFailed(operation, waitMs);
+  if (waitMs > 0) {
+    if (operation.verb === "Snapshot") await thawWaiting(scope, operation);
+    throw snapshotFailed(operation, waitMs);
+  }
   try {
     await takeStages(scope);
     return CONTINUE;
@@ -192,6 +196,14 @@ const snapshotFailed = (operation: SandboxOperation, waitMs: number, cause?: unk
     afterMs: waitMs,
     cause,
   });
+
+/** The host may have refused it right after the attempt. */
+async function thawWaiting(scope: SandboxScope, { stage }: SandboxOperation): Promise<void> {
+  if (scope.observed?.state !== "Frozen") return;
+  // What is captured now would not be what stood still then.
+  if (stage === "Frozen") await recordStage(scope, { stage: "Intended" });
+  await thawLeftover(scope);
+}
 
 /** A session that goes on must not stand still while its snapshot waits for another attempt, which freezes it anew. */
 async function thawUncaptured(scope: SandboxScope): Promise<void> {

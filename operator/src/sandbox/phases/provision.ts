@@ -197,12 +197,24 @@ async function startClock(scope: SandboxScope, { boot, engine }: { boot: number;
   );
 }
 
-/** An operator that died inside a freeze leaves the session frozen. */
-async function thawLeftover(scope: SandboxScope): Promise<PhaseResult> {
+/** An operator that died inside a freeze leaves the session frozen; so does somebody who freezes it by hand. */
+export async function thawLeftover(scope: SandboxScope): Promise<PhaseResult> {
   const compute = scope.sandbox.status?.compute;
-  if (scope.observed?.state === "Frozen" && compute && scope.driver) {
-    await scope.driver.thaw(compute.id, scope.context.signal);
+  const { driver } = scope;
+  if (scope.observed?.state !== "Frozen" || !compute || !driver) return CONTINUE;
+  const { signal } = scope.context;
+  try {
+    await driver.thaw(compute.id, signal);
+  } catch (error) {
+    if (!(error instanceof RuntimeError) || error.code !== "HostRefused") throw error;
+    throw new Waiting("HostRefused", {
+      message: `the session's container is frozen, and its host does not thaw it: ${error.message}`,
+      remediation: `thaw ${compute.id} on ${compute.runtime}/${compute.host} by hand; it is tried again`,
+      afterMs: 10_000,
+      cause: error,
+    });
   }
+  scope.observed = await driver.inspect(compute.id, signal);
   return CONTINUE;
 }
 
