@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
+	"unsafe"
 )
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -17,7 +20,11 @@ type command struct {
 	arguments []string
 	env       []string
 	dir       string
-	who       account
+	// Whether the request named dir; otherwise it is the image's.
+	dirAsked bool
+	who      account
+	// As it was asked for, a name or a number; empty is root.
+	user string
 }
 
 // prepareCommand decides everything that can be decided before a process exists.
@@ -47,7 +54,10 @@ func prepareCommand(request execRequest) (command, error) {
 	if err != nil {
 		return command{}, err
 	}
-	return command{program: program, arguments: request.Command, env: env, dir: dir, who: who}, nil
+	return command{
+		program: program, arguments: request.Command, env: env,
+		dir: dir, dirAsked: request.WorkingDir != "", who: who, user: spec,
+	}, nil
 }
 
 // commandEnv is the image's environment, then the request's. The engine started us as root, so a HOME that is
@@ -150,9 +160,62 @@ func (c command) start(stdin, stdout, stderr *os.File) (*os.Process, error) {
 		},
 	})
 	if err != nil {
-		return nil, fail("CommandNotStarted", "%q cannot be started: %v", c.arguments[0], reason(err))
+		return nil, c.notStarted(err)
 	}
 	return process, nil
+}
+
+// notStarted names what the kernel refused: fork, chdir and exec share one error, which carries the program's path.
+func (c command) notStarted(err error) error {
+	if !errors.Is(err, syscall.EACCES) || mayEnter(c.dir, c.credential()) {
+		return fail("CommandNotStarted", "%q cannot be started: %v", c.arguments[0], reason(err))
+	}
+	whose := "the image's working directory"
+	if c.dirAsked {
+		whose = "the working directory"
+	}
+	return fail("CommandNotStarted",
+		"user %q may not enter %s %q: name another workingDir, one that this user may enter, as / is", c.userName(), whose, c.dir)
+}
+
+func (c command) userName() string {
+	if c.user == "" {
+		return "root"
+	}
+	return c.user
+}
+
+// mayEnter asks the kernel, whose answer knows access lists too: a thread of its own takes the user's identity and dies with it.
+func mayEnter(dir string, who *syscall.Credential) bool {
+	answer := make(chan error, 1)
+	go func() {
+		// Never unlocked, so that no other goroutine gets a thread with somebody's identity.
+		runtime.LockOSThread()
+		if who != nil {
+			if err := becomeHere(*who); err != nil {
+				answer <- nil
+				return
+			}
+		}
+		var info syscall.Stat_t
+		answer <- syscall.Stat(dir+"/.", &info)
+	}()
+	return <-answer != syscall.EACCES
+}
+
+// becomeHere gives files to the user's eyes in the calling thread only (setfsuid(2) also drops root's right to pass anywhere).
+func becomeHere(who syscall.Credential) error {
+	groups := unsafe.Pointer(nil)
+	if len(who.Groups) > 0 {
+		groups = unsafe.Pointer(&who.Groups[0])
+	}
+	if _, _, err := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(who.Groups)), uintptr(groups), 0); err != 0 {
+		return err
+	}
+	// Neither of them reports a failure; what they return is the identity before.
+	syscall.RawSyscall(syscall.SYS_SETFSGID, uintptr(who.Gid), 0, 0)
+	syscall.RawSyscall(syscall.SYS_SETFSUID, uintptr(who.Uid), 0, 0)
+	return nil
 }
 
 // credential is nil when we already are that user and may not change groups.

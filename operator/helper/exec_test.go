@@ -142,6 +142,48 @@ func TestACommandThatCannotStartIsAFailureAndNotAnExitCode(t *testing.T) {
 	}
 }
 
+func TestAUserWhoMayNotEnterTheWorkingDirectoryIsToldSo(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	// Not below t.TempDir(), which other users may not enter at all.
+	closed, err := os.MkdirTemp("/tmp", "agentworlds-helper-closed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(closed) })
+	request := shell("pwd")
+	request.User, request.WorkingDir = "65534", closed
+	asked := execute(t, request, "")
+	want := "user \"65534\" may not enter the working directory " + strconv.Quote(closed)
+	if asked.failure == nil || asked.failure.Code != "CommandNotStarted" || !strings.HasPrefix(asked.failure.Message, want) {
+		t.Errorf("%+v", asked.failure)
+	}
+	t.Chdir(closed)
+	request.WorkingDir = ""
+	images := execute(t, request, "")
+	want = "user \"65534\" may not enter the image's working directory " + strconv.Quote(closed)
+	if images.failure == nil || !strings.HasPrefix(images.failure.Message, want) {
+		t.Errorf("%+v", images.failure)
+	}
+	// A group that may enter: then it is the program that cannot be started, and it is named.
+	if err := os.Chown(closed, 0, 4242); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(closed, 0o710); err != nil {
+		t.Fatal(err)
+	}
+	request.User = "65534:4242"
+	if entered := execute(t, request, ""); entered.stdout.String() != closed+"\n" {
+		t.Errorf("%+v %q", entered.failure, entered.stdout.String())
+	}
+	request.Command = []string{"/etc/passwd"}
+	program := execute(t, request, "")
+	if program.failure == nil || program.failure.Message != "\"/etc/passwd\" cannot be started: permission denied" {
+		t.Errorf("%+v", program.failure)
+	}
+}
+
 func TestTheCommandIsALikelierVictimOfTheOomKillerThanItsSupervisor(t *testing.T) {
 	before, _ := os.ReadFile(oomScoreFile)
 	got := execute(t, shell("cat /proc/self/oom_score_adj"), "")
