@@ -240,6 +240,17 @@ describe("the gateway behind a real kube-apiserver", () => {
     assert.equal((await look(withToken)).status, 403, "headers beside a token count for nothing");
   });
 
+  test("whoever impersonates is the other one through kube-apiserver, and refused by name at a gateway's own address", async () => {
+    await lab.sandbox("as");
+    const target = sessionPath("as");
+    assert.match(await lab.kubectl("get", "--raw", target, "--as", "owner"), /expiresAt/);
+    await assert.rejects(lab.kubectl("get", "--raw", target, "--as", "stranger"), /Forbidden|forbidden/);
+    const { token } = await lab.serviceAccount("impersonator");
+    const refused = await lab.direct(gateway, { token }).send({ target, headers: { "Impersonate-User": "owner" } });
+    assert.deepEqual([refused.status, details(refused)["code"]], [400, "ImpersonationNotSupported"]);
+    assert.match(String(details(refused)["cause"]), /Impersonate-User/);
+  });
+
   test("a Sandbox whose status names another's container lets nobody into it", async () => {
     await lab.namespace("vault");
     await lab.sandbox("victim", { namespace: "vault" });
