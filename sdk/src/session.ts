@@ -92,7 +92,8 @@ export class Session implements AsyncDisposable {
   /**
    * Runs a command to its end. A list is the command and its arguments; a text goes to `/bin/sh -c`. An exit code other
    * than 0 is a result, not an error. It is never run twice: when the connection breaks under it the error's
-   * `outcomeUnknown` is true. More than 16 MiB of output is the error `OutputTooLarge`.
+   * `outcomeUnknown` is true. More than 16 MiB of output is the error `OutputTooLarge`, more than 4 MiB of command and
+   * environment `CommandTooLarge`.
    */
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const { env, workingDir, user, stdin, timeoutSeconds, signal } = options;

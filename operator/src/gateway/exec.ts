@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { LONGEST_TIMER_MS } from "../reconciler/clock.ts";
+import { commandHeader } from "../runtime/command-header.ts";
 import type { ExecRequest } from "../runtime/contract.ts";
 import { sessionEnvironment } from "../runtime/session-environment.ts";
 import { isoTime, keepAlive, type OpenSession, openForWork, touchAfterWork } from "./activity.ts";
@@ -25,6 +26,8 @@ const bodySchema = z.strictObject({
   timeoutSeconds: z.number().positive().max(2_592_000).optional(),
 });
 
+type ExecBody = z.infer<typeof bodySchema>;
+
 /** POST exec: one command, its whole output in the answer. */
 export async function exec(call: Call, parts: Parts): Promise<Answer> {
   onlyParameters(call.query, []);
@@ -32,6 +35,8 @@ export async function exec(call: Call, parts: Parts): Promise<Answer> {
     maxBytes: parts.limits.execBodyBytes,
     signal: call.signal,
   });
+  // Before the session is touched for it; with the session's environment the driver looks again.
+  commandHeader(requestOf(body, { timeoutMs: 0, env: body.env ?? {} }));
   const stated = {
     statedSeconds: body.timeoutSeconds,
     proxiedLimitSeconds: call.identity.via === "Proxied" ? parts.limits.proxiedExecSeconds : undefined,
@@ -40,14 +45,8 @@ export async function exec(call: Call, parts: Parts): Promise<Answer> {
   const session = await openForWork(call, parts);
   const timeoutMs = execTimeoutMs({ ...stated, lifetimeEndsAt: session.lifetimeEndsAt, now: parts.clock.now() });
   const environment = await sessionEnvironment(session.sandbox, parts.secrets, call.signal);
-  const request = {
-    command: body.command,
-    timeoutMs,
-    env: { ...environment, ...body.env },
-    ...(body.workingDir === undefined ? {} : { workingDir: body.workingDir }),
-    ...(body.user === undefined ? {} : { user: body.user }),
-    ...(body.stdin === undefined ? {} : { stdin: Buffer.from(body.stdin, "base64") }),
-  } satisfies ExecRequest;
+  const stdin = body.stdin === undefined ? {} : { stdin: Buffer.from(body.stdin, "base64") };
+  const request = { ...requestOf(body, { timeoutMs, env: { ...environment, ...body.env } }), ...stdin };
   const record = await runAlive(call, parts, { session, request });
   const after = await touchAfterWork(call, parts, session);
   return json(200, {
@@ -60,6 +59,17 @@ export async function exec(call: Call, parts: Parts): Promise<Answer> {
     // Null: the session ended while the command ran.
     expiresAt: after === undefined ? null : isoTime(after.expiresAt),
   });
+}
+
+/** The command without its stdin. */
+function requestOf(body: ExecBody, { timeoutMs, env }: { timeoutMs: number; env: Record<string, string> }) {
+  return {
+    command: body.command,
+    timeoutMs,
+    env,
+    ...(body.workingDir === undefined ? {} : { workingDir: body.workingDir }),
+    ...(body.user === undefined ? {} : { user: body.user }),
+  } satisfies ExecRequest;
 }
 
 /** Runs the command; as long as it runs the session does not expire under it (rule 4). */

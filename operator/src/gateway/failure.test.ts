@@ -8,6 +8,7 @@ import { asFailure, Failure, statusAnswer } from "./failure.ts";
 const mapped: [error: unknown, status: number, code: string][] = [
   [new RuntimeError("ComputeNotRunning", "x"), 409, "ComputeNotRunning"],
   [new RuntimeError("ComputeNotFound", "x"), 409, "ComputeNotFound"],
+  [new RuntimeError("CommandTooLarge", "x"), 413, "CommandTooLarge"],
   [new RuntimeError("OutputTooLarge", "x"), 413, "OutputTooLarge"],
   [new RuntimeError("FileNotFound", "x"), 404, "FileNotFound"],
   [new RuntimeError("NotAFile", "x"), 422, "NotAFile"],

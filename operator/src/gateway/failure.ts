@@ -203,6 +203,10 @@ const RUNTIME_FAILURES: Readonly<
     status: 413,
     remediation: "redirect the output into a file of the session and read it with GET files?path=",
   },
+  CommandTooLarge: {
+    status: 413,
+    remediation: "nothing was started; put what is large into stdin, or write a file with PUT files?path= and name it",
+  },
   CommandNotStarted: { status: 422, remediation: "check command[0], workingDir and user" },
   FileNotFound: { status: 404, remediation: "check the path; it is absolute and percent-encoded" },
   NotAFile: { status: 422, remediation: "only regular files can be read and written" },

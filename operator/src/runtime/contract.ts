@@ -192,7 +192,7 @@ export interface RuntimeDriver {
   inspect(id: string, signal: AbortSignal): Promise<ObservedCompute>;
   /** Whose it is, as written when it was made: not by its name alone. Undefined when there is none. */
   ownerOf(id: string, signal: AbortSignal): Promise<ComputeOwner | undefined>;
-  /** Throws `ComputeNotRunning`, `ExecConnectionLost`, `OutputTooLarge`. */
+  /** Throws `CommandTooLarge`, `ComputeNotRunning`, `ExecConnectionLost`, `OutputTooLarge`. */
   exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord>;
   /** The bytes of a regular file. Throws `FileNotFound`, `NotAFile`. A stream that ends early throws. */
   readFile(

@@ -8,6 +8,7 @@ export type RuntimeErrorCode =
   | "ExecConnectionLost"
   | "OutputTooLarge"
   | "CommandNotStarted"
+  | "CommandTooLarge"
   | "FileNotFound"
   | "NotAFile"
   | "FileRefused"

@@ -25,10 +25,20 @@ const MAX_FRAME_BYTES = 4 << 20;
 /** Most bytes of content put into one frame. */
 export const CONTENT_FRAME_BYTES = 64 << 10;
 
-/** Throws `RangeError` when the payload does not fit a frame. */
+/** A payload that does not fit a frame. */
+export class FrameTooLarge extends Error {
+  override readonly name = "FrameTooLarge";
+  readonly bytes: number;
+  readonly limit = MAX_FRAME_BYTES;
+  constructor(bytes: number) {
+    super(`${bytes} bytes do not fit a frame of ${MAX_FRAME_BYTES}`);
+    this.bytes = bytes;
+  }
+}
+
+/** Throws `FrameTooLarge` when the payload does not fit a frame. */
 export function encodeFrame(kind: number, payload: Uint8Array = new Uint8Array()): Buffer {
-  if (payload.length > MAX_FRAME_BYTES)
-    throw new RangeError(`${payload.length} bytes do not fit a frame of ${MAX_FRAME_BYTES}`);
+  if (payload.length > MAX_FRAME_BYTES) throw new FrameTooLarge(payload.length);
   const frame = Buffer.allocUnsafe(PREFIX_BYTES + payload.length);
   frame.writeUInt8(kind, 0);
   frame.writeUInt32BE(payload.length, 1);

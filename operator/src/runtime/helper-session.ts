@@ -1,8 +1,17 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import { commandHeader, DEFAULT_MAX_OUTPUT_BYTES } from "./command-header.ts";
 import type { ExecRecord, ExecRequest, FileWrite } from "./contract.ts";
 import { RuntimeError, type RuntimeErrorCode } from "./errors.ts";
-import { contentFrames, decodeFrames, encodeFrame, encodeJsonFrame, FRAME, type Frame } from "./frames.ts";
+import {
+  contentFrames,
+  decodeFrames,
+  encodeFrame,
+  encodeJsonFrame,
+  FRAME,
+  type Frame,
+  FrameTooLarge,
+} from "./frames.ts";
 
 /** A running sub-command of the helper, however the driver reaches it. */
 export interface HelperChannel {
@@ -15,11 +24,6 @@ export interface HelperChannel {
   /** What the helper or the host wrote as plain text, for an error message. */
   diagnostics(): string;
 }
-
-/** Default of `ExecRequest.timeoutMs`. */
-export const DEFAULT_EXEC_TIMEOUT_MS = 60_000;
-/** Default of `ExecRequest.maxOutputBytes` (DESIGN §11). */
-export const DEFAULT_MAX_OUTPUT_BYTES = 16 << 20;
 
 const streamProof = z.object({ bytes: z.number(), sha256: z.string() });
 const execRecord = z.object({
@@ -73,7 +77,9 @@ export async function syncFiles(channel: HelperChannel): Promise<void> {
  */
 export async function runCommand(channel: HelperChannel, request: ExecRequest): Promise<ExecRecord> {
   using _ = closing(channel);
-  const sent = settled(sendCommand(channel, request));
+  const header = commandHeader(request);
+  // A connection that breaks under it also ends the output, which says so.
+  const sent = settled(sendCommand(channel, header, request.stdin));
   const streams = { [FRAME.stdout]: new Collected(), [FRAME.stderr]: new Collected() };
   const frame = await finalFrame(channel, FRAME.record, (next) => {
     if (next.kind === FRAME.stdout || next.kind === FRAME.stderr) streams[next.kind].add(next.payload);
@@ -102,17 +108,13 @@ export async function runCommand(channel: HelperChannel, request: ExecRequest): 
   };
 }
 
-async function sendCommand(channel: HelperChannel, request: ExecRequest): Promise<void> {
-  const header = {
-    command: request.command,
-    env: request.env ?? {},
-    workingDir: request.workingDir ?? "",
-    user: request.user ?? "",
-    timeoutMs: request.timeoutMs ?? DEFAULT_EXEC_TIMEOUT_MS,
-    maxOutputBytes: request.maxOutputBytes ?? DEFAULT_MAX_OUTPUT_BYTES,
-  };
-  await channel.send(encodeJsonFrame(FRAME.header, header));
-  for (const frame of contentFrames(request.stdin ?? new Uint8Array())) await channel.send(frame);
+async function sendCommand(
+  channel: HelperChannel,
+  header: Buffer,
+  stdin: Uint8Array = new Uint8Array(),
+): Promise<void> {
+  await channel.send(header);
+  for (const frame of contentFrames(stdin)) await channel.send(frame);
   await channel.send(encodeFrame(FRAME.end));
 }
 
@@ -122,7 +124,7 @@ export async function openFile(
   path: Uint8Array,
 ): Promise<{ size: number; content: AsyncIterable<Uint8Array> }> {
   try {
-    await channel.send(encodeJsonFrame(FRAME.header, { path: Buffer.from(path).toString("base64") }));
+    await channel.send(fileHeader({ path }));
     const frames = decodeFrames(channel.output);
     const first = await frames.next();
     if (first.done === true) throw connectionLost(channel);
@@ -167,8 +169,9 @@ async function* fileContent(
 /** Writes a file in one step. A failure of `content` leaves the old bytes and is thrown on. */
 export async function storeFile(channel: HelperChannel, write: FileWrite): Promise<void> {
   using _ = closing(channel);
+  const header = fileHeader(write);
   const answer = settled(finalFrame(channel, FRAME.record));
-  const sending = settled(sendFile(channel, write));
+  const sending = settled(sendFile(channel, header, write.content));
   // A refusal can come before the last byte was taken; a failed source never gets an answer.
   const first = await Promise.race([
     answer.then((outcome) => ({ kind: "answer" as const, outcome })),
@@ -186,14 +189,24 @@ class SourceFailed extends Error {
   override readonly name = "SourceFailed";
 }
 
-async function sendFile(channel: HelperChannel, write: FileWrite): Promise<void> {
-  const path = Buffer.from(write.path).toString("base64");
-  await channel.send(
-    encodeJsonFrame(FRAME.header, { path, ...(write.mode === undefined ? {} : { mode: write.mode }) }),
-  );
+/** A path beyond any file system's limit is refused before the helper waits for it. */
+function fileHeader({ path, mode }: { path: Uint8Array; mode?: number | undefined }): Buffer {
+  try {
+    return encodeJsonFrame(FRAME.header, {
+      path: Buffer.from(path).toString("base64"),
+      ...(mode === undefined ? {} : { mode }),
+    });
+  } catch (error) {
+    if (!(error instanceof FrameTooLarge)) throw error;
+    throw new RuntimeError("FileRefused", `a path of ${path.length} bytes is too long`);
+  }
+}
+
+async function sendFile(channel: HelperChannel, header: Buffer, content: AsyncIterable<Uint8Array>): Promise<void> {
+  await channel.send(header);
   const hash = createHash("sha256");
   let length = 0;
-  for await (const chunk of namedSource(write.content)) {
+  for await (const chunk of namedSource(content)) {
     hash.update(chunk);
     length += chunk.length;
     for (const frame of contentFrames(chunk)) await channel.send(frame);

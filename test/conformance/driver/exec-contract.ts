@@ -109,6 +109,17 @@ export function execContract(open: OpenBench): void {
         await assert.rejects(bench.driver.exec(id, request, bench.signal), refusal("CommandNotStarted"));
     });
 
+    test("a command that is too large to be passed is refused by name, and nothing is started", async () => {
+      await using bench = open();
+      const id = await bench.create();
+      const command = ["touch", "/tmp/begun", ...Array.from({ length: 40 }, () => "x".repeat(120_000))];
+      await assert.rejects(
+        bench.driver.exec(id, { command, timeoutMs: 600_000 }, bench.signal),
+        refusal("CommandTooLarge", /at most 4194304/),
+      );
+      await assert.rejects(bench.read(id, "/tmp/begun"), refusal("FileNotFound"));
+    });
+
     test("a command in a frozen container is refused at once", async () => {
       await using bench = open();
       const id = await bench.create();

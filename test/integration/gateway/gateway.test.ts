@@ -652,6 +652,18 @@ describe("the gateway behind a real kube-apiserver", () => {
     assert.equal(details(answer)["code"], "BodyTooLarge");
   });
 
+  test("a command and environment above 4 MiB are a 413, and neither session nor host hears of them", async () => {
+    await lab.sandbox("wordy");
+    const execs = lab.driver.execs.length;
+    const before = (await lab.read("wordy")).metadata.resourceVersion;
+    const env = Object.fromEntries(Array.from({ length: 40 }, (_, at) => [`A${at}`, "x".repeat(120_000)]));
+    const answer = await post(owner, "wordy", "exec", { command: ["echo"], env });
+    assert.equal(answer.status, 413);
+    assert.equal(details(answer)["code"], "CommandTooLarge");
+    assert.equal((await lab.read("wordy")).metadata.resourceVersion, before);
+    assert.equal(lab.driver.execs.length, execs);
+  });
+
   test("one identity may have a bounded number of requests under way, and others are not held up", async () => {
     const narrow = await lab.gateway("gateway-narrow", { requestsPerIdentity: 1, port: 0 });
     const account = await lab.serviceAccount("greedy");

@@ -3,6 +3,7 @@ import type { Platform } from "@agentworlds/crds";
 import { type Clock, systemClock } from "../../reconciler/clock.ts";
 import { Turns } from "../../reconciler/turns.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
+import { commandHeader, DEFAULT_EXEC_TIMEOUT_MS } from "../command-header.ts";
 import {
   type CommittedImage,
   type ComputeOwner,
@@ -19,15 +20,7 @@ import {
 } from "../contract.ts";
 import { isRuntimeError, RuntimeError } from "../errors.ts";
 import type { HelperBinary } from "../helper.ts";
-import {
-  DEFAULT_EXEC_TIMEOUT_MS,
-  type HelperChannel,
-  openFile,
-  runCommand,
-  startSession,
-  storeFile,
-  syncFiles,
-} from "../helper-session.ts";
+import { type HelperChannel, openFile, runCommand, startSession, storeFile, syncFiles } from "../helper-session.ts";
 import { type EngineAddress, type EngineTls, parseEngineAddress } from "./address.ts";
 import { hostFacts, hostInfo } from "./capabilities.ts";
 import { capturesOf } from "./captures.ts";
@@ -185,6 +178,8 @@ class DockerDriver implements RuntimeDriver {
   }
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {
+    // One that cannot be passed is refused before a helper is taken or started for it.
+    commandHeader(request);
     const silenceMs = (request.timeoutMs ?? DEFAULT_EXEC_TIMEOUT_MS) + EXEC_GRACE_MS;
     const call = { id, command: "exec", silenceMs } as const;
     const record = await this.#withHelper(call, (channel) => runCommand(channel, request), signal);

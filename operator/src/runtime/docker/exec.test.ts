@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import type { Socket } from "node:net";
+import { Readable } from "node:stream";
 import { test } from "node:test";
 import { isRuntimeError } from "../errors.ts";
 import { encodeFrame, encodeJsonFrame, FRAME } from "../frames.ts";
-import { runCommand } from "../helper-session.ts";
+import { type HelperChannel, openFile, runCommand, storeFile } from "../helper-session.ts";
 import { attachExec, createHelperExec, type HelperCall, helperChannel } from "./exec.ts";
 import { httpAnswer, scriptedEngine } from "./scripted-engine.test-kit.ts";
 import { EngineTransport } from "./transport.ts";
@@ -112,4 +113,35 @@ test("what the runtime wrote to stderr explains a lost connection", async () => 
 test("silence beyond the limit ends the wait", async () => {
   const error = await execAgainst(multiplexed(1, output), "stay");
   assert.ok(isRuntimeError(error, "HostUnreachable"), String(error));
+});
+
+/** A helper that says nothing for ever. */
+function silentHelper() {
+  const sent: Uint8Array[] = [];
+  const silence = new Promise<never>(() => undefined);
+  const channel: HelperChannel = {
+    output: (async function* () {
+      yield await silence;
+    })(),
+    send: async (bytes) => void sent.push(bytes),
+    close: () => undefined,
+    diagnostics: () => "",
+  };
+  return { sent, channel };
+}
+
+test("a command that does not fit the helper's header is refused, not waited for", async () => {
+  const { sent, channel } = silentHelper();
+  const command = ["true", "x".repeat(5 << 20)];
+  await assert.rejects(runCommand(channel, { command }), (error) => isRuntimeError(error, "CommandTooLarge"));
+  assert.deepEqual(sent, []);
+});
+
+test("a path that does not fit is refused, not waited for", async () => {
+  const { sent, channel } = silentHelper();
+  const path = Buffer.alloc(4 << 20, "x");
+  const content = Readable.from(["content"]);
+  await assert.rejects(storeFile(channel, { path, content }), (error) => isRuntimeError(error, "FileRefused"));
+  await assert.rejects(openFile(channel, path), (error) => isRuntimeError(error, "FileRefused"));
+  assert.deepEqual(sent, []);
 });

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { buffer } from "node:stream/consumers";
 import { pack } from "tar-stream";
 import type { RegistryLogin } from "../../registry/contract.ts";
+import { commandHeader } from "../command-header.ts";
 import {
   CAPTURE_REPOSITORY,
   type CommittedImage,
@@ -93,6 +94,7 @@ export class FakeDriver implements RuntimeDriver {
 
   exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {
     return this.#effect({ operation: "exec", subject: id, signal }, () => {
+      commandHeader(request);
       const container = this.#running(id);
       const record = this.#host.options.command?.(request, container);
       const nothing = { exitCode: 0, signal: 0, timedOut: false, durationMs: 0 };
