@@ -18,11 +18,13 @@ type Parts = ReturnType<typeof worldParts>;
 const { signal } = new AbortController();
 const session = { name: "one", uid: "sandbox-uid" };
 const holder = { sandbox: "one", uid: "sandbox-uid", causedBy: { user: "ada" }, acquiredAt: at(1) };
-const pending = { operation: "publish-2", version: 2, sandbox: session, since: at(2) };
+const history = publishedHistory([0, 1]);
+const newest = history.at(-1)?.entry;
+assert.ok(newest);
+const pending = { operation: "publish-2", version: 2, sandbox: session, base: newest.digest, since: at(2) };
 const bytesOf = (value: unknown) => new TextEncoder().encode(typeof value === "string" ? value : JSON.stringify(value));
 
 function lost(given: Given & { readonly status?: object } = {}): Parts {
-  const history = publishedHistory([0, 1]);
   return worldParts({ history, ...given, world: { status: { holder, ...given.status } } });
 }
 
@@ -86,10 +88,10 @@ test("a session that had published since its boot: its layers begin with those o
 test("of several captures the newest is the version", async () => {
   const parts = lost();
   await push(parts, "publish-2", { work: "old" });
-  const newest = await push(parts, "publish-3", { work: "newest work" });
+  const work = await push(parts, "publish-3", { work: "newest work" });
   await parts.pass();
   assert.equal(parts.world()?.status.head?.version, 2);
-  assert.ok(layersOfHead(parts).includes(newest));
+  assert.ok(layersOfHead(parts).includes(work));
 });
 
 test("a registry that cannot be asked keeps the hold and whatever is there, and a condition says so", async () => {
