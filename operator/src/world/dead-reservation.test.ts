@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SandboxOperation } from "@agentworlds/crds";
 import { MEDIA_TYPES } from "../registry/contract.ts";
-import { at, runtimeOf, versionOf } from "../runtime/test-objects.test-kit.ts";
+import { at, runtimeOf, sandboxOf, versionOf } from "../runtime/test-objects.test-kit.ts";
 import { captureTag } from "../snapshot/docker-commit.ts";
 import { worldParts } from "./world-parts.test-kit.ts";
 
@@ -97,6 +97,22 @@ test("a reservation that has been committed since the cache saw it is left as it
   parts.showCached(stale ? { world: stale } : {});
   await parts.pass().catch(() => undefined);
   assert.ok(!parts.reasons().includes("ReservationAbandoned"));
+});
+
+test("an operation that becomes a rescue while it is looked for keeps its reservation and what it had pushed", async () => {
+  const parts = reserved({ sandboxes: working("publish-3") });
+  const capture = await push(parts, captureTag("publish-3"), { captured: true });
+  parts.showCached({ sandboxes: [] });
+  const { list } = parts.sandboxes;
+  parts.sandboxes.list = (options) => {
+    parts.change((world) => ({ ...world, status: { ...world.status, rescues: [{ ...rescue, runtime: "local" }] } }));
+    parts.sandboxes.put(sandboxOf({ status: { boot: 1 } }));
+    parts.sandboxes.list = list;
+    return list(options);
+  };
+  await parts.pass();
+  assert.equal(parts.world()?.status.pending?.operation, "publish-3");
+  assert.ok(parts.registry.manifests.has(capture));
 });
 
 test("what the operation had pushed goes with its reservation, and never a version", async () => {

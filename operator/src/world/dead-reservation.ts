@@ -9,7 +9,7 @@ import { genesisOperation } from "./genesis.ts";
 import { dropPushedCapture } from "./pushed-capture.ts";
 import { isRescued } from "./rescue/named.ts";
 import type { WorldScope } from "./scope.ts";
-import { sessionsNow } from "./sessions.ts";
+import { sessionsThenWorld } from "./sessions.ts";
 import { statusOf } from "./status-writer.ts";
 
 export async function endDeadReservation(scope: WorldScope): Promise<PhaseResult> {
@@ -17,11 +17,10 @@ export async function endDeadReservation(scope: WorldScope): Promise<PhaseResult
   const { signal } = scope.context;
   if (isAlive(scope, sandboxes.list())) return CONTINUE;
   // The World before the Sandboxes: whatever has reserved by then is in the status of its Sandbox.
-  scope.world = await writer.read(scope.ref, signal);
-  const sessions = await sessionsNow(scope);
-  if (isAlive(scope, sessions)) return CONTINUE;
-  const { pending, holder } = statusOf(scope.world);
-  if (!pending) return CONTINUE;
+  const { pending } = statusOf(await writer.read(scope.ref, signal));
+  const sessions = await sessionsThenWorld(scope);
+  const { pending: still, holder } = statusOf(scope.world);
+  if (!pending || still?.operation !== pending.operation || isAlive(scope, sessions)) return CONTINUE;
   // What a holder that is gone had pushed may be the only copy of its work: judged with its hold.
   if (holder && holder.uid === pending.sandbox?.uid && !sessions.some(({ metadata }) => metadata.uid === holder.uid)) {
     return CONTINUE;

@@ -14,7 +14,7 @@ import { isNeeded } from "./leftovers.ts";
 import { repositoryInRegistry } from "./own-repository.ts";
 import { type PublishedVersion, publishVersion } from "./publication.ts";
 import type { WorldScope } from "./scope.ts";
-import { sessionsNow } from "./sessions.ts";
+import { sessionsThenWorld } from "./sessions.ts";
 import { statusOf } from "./status-writer.ts";
 
 interface LostCapture {
@@ -75,9 +75,9 @@ async function unsettledOperations(scope: WorldScope): Promise<string[]> {
   const tags = await registry.client.listTags(repositoryInRegistry(scope), scope.context.signal).catch(nothing);
   const operations = tags.flatMap((tag) => operationOfTag(tag) ?? []);
   if (operations.length === 0) return [];
+  const sessions = await sessionsThenWorld(scope);
   const { pending } = statusOf(scope.world);
   const settled = settledOperations(scope.world.status);
-  const sessions = await sessionsNow(scope);
   return operations.filter(
     (operation) =>
       !settled.has(operation) && (operation === pending?.operation || !isNeeded(scope, sessions, operation)),

@@ -8,6 +8,16 @@ import type { WorldScope } from "./scope.ts";
 export const sessionsNow = ({ dependencies, ref, context }: WorldScope): Promise<Sandbox[]> =>
   listAll(dependencies.sandboxClient, { namespace: ref.namespace, signal: context.signal });
 
+/**
+ * The Sandboxes, and then the World of the pass, both read afresh. Work goes from a Sandbox's status into a rescue of its World
+ * and never back: of an operation that is in neither, read in this order, nobody has any.
+ */
+export async function sessionsThenWorld(scope: WorldScope): Promise<Sandbox[]> {
+  const sessions = await sessionsNow(scope);
+  scope.world = await scope.dependencies.writer.read(scope.ref, scope.context.signal);
+  return sessions;
+}
+
 /** A version that a session remembers to have booted or published. */
 export interface RememberedVersion {
   readonly version: number;
