@@ -39,6 +39,8 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
   /** Hosts in the order they were looked through, and those whose engine refuses that. */
   const swept: string[] = [];
   const broken = new Set<string>();
+  /** Hosts at which something goes wrong that nobody foresaw. */
+  const odd = new Set<string>();
   const events: string[] = [];
   const never = (): never => {
     throw new TypeError("the Runtime controller makes no such call");
@@ -84,6 +86,10 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     drivers: {
       driverFor: async (_runtime, name) => ({
         ...driver,
+        probe: async (...call) => {
+          if (odd.has(name)) throw new TypeError(`${name}: nobody foresaw this`);
+          return driver.probe(...call);
+        },
         list: async (...call) => {
           swept.push(name);
           if (broken.has(name)) throw new RuntimeError("HostRefused", `${name} is out of order`);
@@ -100,7 +106,7 @@ function setup(parts: Parameters<typeof runtimeOf>[0] = {}, sandboxes: Sandbox[]
     log: silentLog,
   });
   const pass = () => reconcile("local", { signal: new AbortController().signal, clock, reconcileId: "test" });
-  return { runtimes, clock, host, swept, broken, events, kept, pass, now: () => runtimes.peek({ name: "local" }) };
+  return { runtimes, clock, host, swept, broken, odd, events, kept, pass, now: () => runtimes.peek({ name: "local" }) };
 }
 
 test("a first pass guards the Runtime, asks its hosts and says when to ask again", async () => {
@@ -172,6 +178,20 @@ test("a silent host is not looked through, and is named", async () => {
   await pass();
   assert.equal(host.sweeps, 0);
   assert.equal(now()?.status.hosts?.[0]?.message, "connect ECONNREFUSED");
+});
+
+test("a failure at one host that nobody foresaw is that host's problem, and keeps no other from being asked", async () => {
+  const { swept, odd, pass, now } = setup({ spec: hosts("a", "b") });
+  odd.add("a");
+  assert.deepEqual(await pass(), { requeueAfterMs: 30_000 });
+  assert.deepEqual(
+    now()?.status.hosts?.map(({ name, state, message }) => [name, state, message]),
+    [
+      ["a", "Unreachable", "a: nobody foresaw this"],
+      ["b", "Reachable", undefined],
+    ],
+  );
+  assert.deepEqual(swept, ["b"]);
 });
 
 test("a pass that fails before it has asked the hosts says nothing about them", async () => {

@@ -184,7 +184,9 @@ async function probe(scope: RuntimeScope): Promise<PhaseResult> {
         scope.context.signal.throwIfAborted();
         if (error instanceof RuntimeError) return { name: host.name, problem: error.message };
         if (signal.aborted) return { name: host.name, problem: `no answer within ${PROBE_DEADLINE_MS / 1000} s` };
-        throw error;
+        // Nobody foresaw it, and the other hosts have their turn all the same.
+        scope.dependencies.log.error({ runtime: name, host: host.name, err: error }, "a host could not be asked");
+        return { name: host.name, problem: messageOf(error) };
       }
     }),
   );

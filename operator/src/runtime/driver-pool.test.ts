@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
 import type { Runtime, RuntimeHost } from "@agentworlds/crds";
+import type { ResourceClient } from "../kube/contract.ts";
+import { ApiError, ConnectionError } from "../kube/errors.ts";
 import { SECRETS } from "../kube/resource-types.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { createTestClock } from "../reconciler/test-clock.test-kit.ts";
@@ -47,9 +49,25 @@ function setup() {
   const runtimes = new Map<string, Runtime>();
   const show = (...hosts: RuntimeHost[]) => runtimes.set("local", runtimeOf({ spec: { docker: { hosts } } }));
   const secrets = memoryResource<SecretObject>(SECRETS, [secretOf("first")]);
+  let failure: Error | undefined;
+  let reads = 0;
+  /** Has every read of a Secret from now on fail; the function it returns counts them. */
+  const failReads = (by: Error | undefined) => {
+    failure = by;
+    reads = 0;
+    return () => reads;
+  };
+  const readable: ResourceClient<SecretObject> = {
+    ...secrets,
+    get: async (...call) => {
+      reads++;
+      if (failure) throw failure;
+      return secrets.get(...call);
+    },
+  };
   const pool = createDriverPool({
     runtimes: { get: (name) => runtimes.get(name) },
-    secrets,
+    secrets: readable,
     namespace: "system",
     makeDriver(host): RuntimeDriver {
       const driver = new Recorded(host);
@@ -67,6 +85,7 @@ function setup() {
     secrets,
     show,
     pool,
+    failReads,
     driver: (host: string) => pool.driverFor("local", host, signal),
   };
 }
@@ -126,6 +145,46 @@ test("a host that comes back reads its Secret anew", async () => {
   show(...HOSTS);
   await driver("b");
   assert.equal(drivers.at(-1)?.made.tls?.cert, "second");
+});
+
+test("a Secret that cannot be read is that host's problem, by name", async () => {
+  for (const failure of [
+    new ApiError({ status: 403, reason: "Forbidden", message: "secrets is forbidden" }),
+    new ApiError({ status: 500, reason: "InternalError", message: "the key service is down" }),
+    new ConnectionError("GET /secrets: reset", { outcomeUnknown: false }),
+  ]) {
+    const { drivers, driver, failReads } = setup();
+    failReads(failure);
+    await assert.rejects(driver("b"), {
+      code: "HostUnreachable",
+      message: `Secret system/tls cannot be read: ${failure.message}`,
+    });
+    await driver("a");
+    assert.equal(drivers.length, 1);
+  }
+});
+
+test("the caller's own abort is no problem of the host", async () => {
+  const { pool, failReads } = setup();
+  const caller = new AbortController();
+  failReads(new Error("aborted"));
+  caller.abort(new Error("the pass was cut off"));
+  await assert.rejects(pool.driverFor("local", "b", caller.signal), /the pass was cut off/);
+});
+
+test("while a Secret cannot be read, what it said last is used; one that is gone is not", async () => {
+  const { clock, drivers, secrets, driver, failReads } = setup();
+  await driver("b");
+  clock.jump(60_000);
+  const reads = failReads(new ApiError({ status: 500, reason: "InternalError", message: "the key service is down" }));
+  await driver("b");
+  await driver("b");
+  assert.equal(drivers.length, 1, "the same driver goes on");
+  assert.equal(reads(), 1, "a failing API server is not asked for every call");
+  failReads(undefined);
+  clock.jump(60_000);
+  secrets.drop(SECRET);
+  await assert.rejects(driver("b"), { code: "HostUnreachable", message: "Secret system/tls does not exist" });
 });
 
 test("closing the pool closes every driver at once, retired ones too, and makes no more", async () => {

@@ -32,7 +32,7 @@ export interface DriverPoolOptions {
 }
 
 export interface DriverPool {
-  /** Throws `HostUnreachable` when the Runtime, the host or its Secret is not there. */
+  /** Throws `HostUnreachable` when the Runtime, the host or its Secret is not there, or the Secret cannot be read. */
   driverFor(runtime: string, host: string, signal: AbortSignal): Promise<RuntimeDriver>;
   close(): Promise<void>;
 }
@@ -141,10 +141,28 @@ class HostDrivers implements DriverPool {
     const known = this.#tls.get(key);
     const { clock } = this.#options;
     if (known?.secret === secret && clock.now() - known.readAt < TLS_FRESH_MS) return known.tls;
-    const tls = await readTls(this.#options, secret, signal);
+    const tls = await this.#readAnew({ secret, known: known?.secret === secret ? known.tls : undefined }, signal);
     this.#tls.set(key, { secret, readAt: clock.now(), tls });
     return tls;
   }
+
+  /** Where the Secret cannot be read just now, a host that was reached with what it said last is not given up for that. */
+  async #readAnew(wanted: { secret: string; known: HostTls | undefined }, signal: AbortSignal): Promise<HostTls> {
+    try {
+      return await readTls(this.#options, wanted.secret, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof SecretUnreadable)) throw error;
+      if (wanted.known === undefined) throw new RuntimeError("HostUnreachable", error.message, { cause: error.cause });
+      this.#options.log.warn({ err: error }, "a host's certificate cannot be read anew; the one read last is used");
+      return wanted.known;
+    }
+  }
+}
+
+/** The API server did not give the Secret: refused, overloaded, or not reached. Nothing is known of what it holds. */
+class SecretUnreadable extends Error {
+  override readonly name = "SecretUnreadable";
 }
 
 async function readTls({ secrets, namespace }: DriverPoolOptions, name: string, signal: AbortSignal): Promise<HostTls> {
@@ -152,8 +170,10 @@ async function readTls({ secrets, namespace }: DriverPoolOptions, name: string, 
   try {
     secret = await secrets.get({ namespace, name }, { signal });
   } catch (error) {
-    if (!isNotFound(error)) throw error;
-    throw new RuntimeError("HostUnreachable", `Secret ${namespace}/${name} does not exist`, { cause: error });
+    if (isNotFound(error))
+      throw new RuntimeError("HostUnreachable", `Secret ${namespace}/${name} does not exist`, { cause: error });
+    const why = error instanceof Error ? error.message : String(error);
+    throw new SecretUnreadable(`Secret ${namespace}/${name} cannot be read: ${why}`, { cause: error });
   }
   const pem = (key: string): string => {
     const value = secret.data?.[key];
