@@ -139,6 +139,11 @@ export class AdmissionDesk {
     this.#given.set(sandboxUid, slot);
   }
 
+  /** The boot that a Sandbox was given a slot for, as long as no cache has shown it. */
+  bootGiven(sandboxUid: string): number | undefined {
+    return this.#given.get(sandboxUid)?.boot;
+  }
+
   /** Takes back a slot whose boot was never recorded. */
   takeBack(sandboxUid: string): void {
     this.#given.delete(sandboxUid);

@@ -24,6 +24,7 @@ import { lookElsewhere } from "./phases/look-elsewhere.ts";
 import { mendReady, provision } from "./phases/provision.ts";
 import { acknowledgeLoss, cleanUp, closeAsleep, release, rescueOverdue } from "./phases/release.ts";
 import { judge, observe, resolveWorld } from "./phases/resolve.ts";
+import { settleSlot } from "./phases/settle-slot.ts";
 import { takeUpSnapshot } from "./phases/take-up-snapshot.ts";
 import { watchDeadline } from "./phases/watch-deadline.ts";
 import { recordProgress, SandboxGone } from "./record.ts";
@@ -34,6 +35,7 @@ import { deriveSandboxStatus } from "./status.ts";
 const phases: readonly Phase<SandboxScope>[] = [
   disownCompute, // status names a stranger's container: from here on it names none
   mendReady, // a session whose clock runs has been Ready
+  settleSlot, // the record of a boot had no answer: whether it has its slot
   takeUpSnapshot, // one that is asked for by annotation becomes a request
   resolveWorld, // which World; is it still the one this session booted from
   forceEnd, // a deletion that is far overdue, or that somebody wants to end now

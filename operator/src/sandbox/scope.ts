@@ -75,4 +75,6 @@ export interface SandboxScope {
   goal: SessionGoal;
   /** Set by `admit` before it asks for the World: from then on this Sandbox may be its holder. */
   tookHold?: boolean;
+  /** Set by `admit` when it has added the finalizer: there was no container, named or not, when it did. */
+  addedFinalizer?: boolean;
 }

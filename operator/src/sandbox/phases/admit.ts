@@ -13,7 +13,7 @@ import { Terminal, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { Digest } from "../../registry/contract.ts";
 import { bootNamed, computeName } from "../../runtime/contract.ts";
-import { isFirstBoot, ownCompute } from "../../runtime/open-boot.ts";
+import { isFirstBoot, ownCompute, SANDBOX_FINALIZER } from "../../runtime/open-boot.ts";
 import { selectHost } from "../../runtime/selection.ts";
 import { versionTag } from "../../snapshot/publish.ts";
 import { askedBy } from "../../world/creator.ts";
@@ -75,15 +75,18 @@ const withoutRescues = ({ sandbox }: SandboxScope): string => {
 };
 
 /**
- * Whatever stands in the way of the boot: a hold without a slot would keep others waiting for nothing. But the boot may be
- * recorded, by a write whose answer was lost or by one that the cache does not show, and then the hold is its own.
+ * Whatever stands in the way of the boot: a hold without a slot would keep others waiting for nothing, and a finalizer says
+ * that there may be a container, which every host is asked for. But the boot may be recorded, by a write whose answer was lost
+ * or by one that the cache does not show, and then both are its own.
  */
 async function letGoUnlessBooted(scope: SandboxScope, failure: unknown): Promise<void> {
-  const { world, sandbox, tookHold } = scope;
+  const { world, sandbox, tookHold, addedFinalizer } = scope;
   const isHolder = tookHold === true || (world && statusOf(world).holder?.uid === sandbox.metadata.uid);
-  if (!isHolder || isOutcomeUnknown(failure)) return;
+  if ((!isHolder && !addedFinalizer) || isOutcomeUnknown(failure)) return;
   scope.sandbox = await readSame(scope);
-  if (!scope.sandbox.status?.compute) await letGoOfWorld(scope);
+  if (scope.sandbox.status?.compute) return;
+  if (isHolder) await letGoOfWorld(scope);
+  if (addedFinalizer) await recordFinalizer(scope, false);
 }
 
 const isOutcomeUnknown = (error: unknown): boolean => error instanceof ConnectionError && error.outcomeUnknown;
@@ -257,7 +260,7 @@ async function takeHoldAndSlot(
   const boot = nextBoot(scope);
   admission.give(uid, { runtime, host, boot });
   try {
-    await recordFinalizer(scope, true);
+    await addFinalizer(scope);
     const { wakes } = plan;
     await recordIntent(scope, {
       boot,
@@ -285,7 +288,7 @@ async function takeHoldAndSlot(
       operation: null,
     });
   } catch (error) {
-    // Where the answer was lost the boot may be recorded all the same: the slot stays taken until the cache shows.
+    // Where the answer was lost the boot may be recorded all the same: the next pass looks, see settle-slot.ts.
     if (!isOutcomeUnknown(error)) admission.takeBack(uid);
     throw error;
   }
@@ -371,10 +374,16 @@ async function holdWorld(scope: SandboxScope, writer: SandboxScope["dependencies
   if (!world) return;
   requireFree(scope, world);
   // The finalizer before the hold: a Sandbox that vanishes while it holds could never let go.
-  await recordFinalizer(scope, true);
+  await addFinalizer(scope);
   scope.tookHold = true;
   refuseHeld(
     world,
     await writer.hold(refOf(world), holdClaim(scope, scope.sandbox.spec.rescuePolicy), scope.context.signal),
   );
+}
+
+async function addFinalizer(scope: SandboxScope): Promise<void> {
+  if (scope.sandbox.metadata.finalizers?.includes(SANDBOX_FINALIZER)) return;
+  await recordFinalizer(scope, true);
+  scope.addedFinalizer = true;
 }
