@@ -29,6 +29,7 @@ import {
 } from "./parts/local.ts";
 import { withLock } from "./parts/lock.ts";
 import { OPERATOR_NAMESPACE } from "./parts/operator.ts";
+import { forgetEndedParts } from "./parts/own-variables.ts";
 import { startParts } from "./parts/parts.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
 import { lastLines, run } from "./parts/process.ts";
@@ -75,14 +76,17 @@ await runCommandLine(async (words, interrupted) => {
     },
   });
   const narrator = new Narrator(process.stderr, process.env);
+  const paths = localPaths(resolve(values.directory));
+  await forgetEndedParts(paths);
   const kubeconfig = givenKubeconfig();
   const image = await imageToUse(values.image);
   const signal = AbortSignal.any([interrupted, AbortSignal.timeout(WITHIN_MS)]);
-  await expectPrepared(demo(kubeconfig === undefined ? "Own" : "Given", image), signal);
-  const paths = localPaths(resolve(values.directory));
+  const keep = process.env["KEEP"] === "1";
+  const cluster = kubeconfig === undefined ? "Own" : "Given";
+  await expectPrepared(demo(cluster, image, keep ? paths.directory : undefined), signal);
   const registryPort = Number(values["registry-port"]);
   const performance: Performance = { narrator, paths, registryPort, image, kubeconfig, signal };
-  const ended = await (process.env["KEEP"] === "1" ? leaveRunning(performance) : endEverything(performance));
+  const ended = await (keep ? leaveRunning(performance) : endEverything(performance));
   process.stdout.write(`${JSON.stringify({ ok: true, seconds: Number(narrator.elapsed().toFixed(1)), ...ended })}\n`);
   return 0;
 });

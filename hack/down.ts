@@ -5,6 +5,7 @@ import { parseArgs } from "node:util";
 import { runCommandLine } from "./parts/command-line.ts";
 import { isThere } from "./parts/directory.ts";
 import { DOWN_WITHIN_MS, defaultDirectory, endParts, localPaths, removeEmpty } from "./parts/local.ts";
+import { ownVariables } from "./parts/own-variables.ts";
 
 await runCommandLine(async (words, stop) => {
   const { values } = parseArgs({
@@ -12,9 +13,17 @@ await runCommandLine(async (words, stop) => {
     options: { directory: { type: "string", default: defaultDirectory } },
   });
   const paths = localPaths(resolve(values.directory));
-  if (!(await isThere(paths.directory))) return 0;
+  const left = ownVariables(process.env, paths);
+  if (!(await isThere(paths.directory))) return say(undefined, { directory: paths.directory, left });
   // Without the lock of `up`: who wants to end a start that hangs must not wait for it.
-  await endParts(paths, AbortSignal.any([stop, AbortSignal.timeout(DOWN_WITHIN_MS)]));
+  const ended = await endParts(paths, AbortSignal.any([stop, AbortSignal.timeout(DOWN_WITHIN_MS)]));
   await removeEmpty(paths);
-  return 0;
+  return say(ended, { directory: paths.directory, left });
 });
+
+function say(ended: string | undefined, { directory, left }: { directory: string; left: readonly string[] }): 0 {
+  const what = ended === undefined ? `nothing was up in ${directory}` : `ended in ${directory}: ${ended}`;
+  const shell = left.length === 0 ? "" : `; this shell still names it: unset ${left.join(" ")}`;
+  process.stderr.write(`${what}${shell}\n`);
+  return 0;
+}

@@ -5,9 +5,11 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { isBaseImageName } from "./parts/base-images.ts";
 import { runCommandLine, UsageError } from "./parts/command-line.ts";
+import { givenKubeconfig } from "./parts/given-cluster.ts";
 import { type KeeperOptions, startKeeper, UP_WITHIN_MS } from "./parts/keeping.ts";
 import { defaultDirectory, endParts, type LocalPaths, localPaths, runningParts } from "./parts/local.ts";
 import { withLock } from "./parts/lock.ts";
+import { forgetEndedParts, ownVariables } from "./parts/own-variables.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
 import { expectPrepared } from "./parts/requirements.ts";
 import { exportLines } from "./parts/shell.ts";
@@ -16,17 +18,26 @@ import { REGISTRY_PORT, up } from "./parts/undertakings.ts";
 await runCommandLine(async (words, stop) => {
   const options = parse(words);
   const signal = AbortSignal.any([stop, AbortSignal.timeout(UP_WITHIN_MS)]);
+  await forgetEndedParts(options.paths);
   await mkdir(options.paths.directory, { recursive: true, mode: 0o700 });
   const parts = await withLock(options.paths.lock, signal, async () => {
     const running = await runningParts(options.paths);
     if (running !== undefined) return running;
     await endParts(options.paths, signal);
-    await expectPrepared(up(options.images, options.registryPort), signal);
+    await expectPrepared(up(options.images, options.registryPort, options.paths.directory), signal);
     return startKeeper(options, signal);
   });
+  sayUnused(options.paths);
   report(parts, options.paths);
   return 0;
 });
+
+/** A cluster that the shell names already is not what `make up` is for; what it prints names another one. */
+function sayUnused(paths: LocalPaths): void {
+  const given = givenKubeconfig();
+  if (given === undefined || ownVariables(process.env, paths).includes("KUBECONFIG")) return;
+  process.stderr.write(`KUBECONFIG=${given} is not used: \`make up\` has a control plane of its own\n`);
+}
 
 function parse(words: readonly string[]): KeeperOptions {
   const { values } = parseArgs({

@@ -8,6 +8,8 @@ import { exitCodeOf, Interrupted, runCommandLine, UsageError } from "./parts/com
 import { partDirectory } from "./parts/directory.ts";
 import { givenKubeconfig } from "./parts/given-cluster.ts";
 import { borrowCluster } from "./parts/lent-cluster.ts";
+import { defaultDirectory, localPaths } from "./parts/local.ts";
+import { forgetEndedParts } from "./parts/own-variables.ts";
 import { startParts, writePartsFile } from "./parts/parts.ts";
 import type { PartsFile } from "./parts/parts-file.ts";
 
@@ -19,6 +21,7 @@ await runCommandLine(async (words, interrupted) => {
   const stop = AbortSignal.any([interrupted, orphaned.signal]);
   const command = words[0] === "--" ? words.slice(1) : words;
   if (command.length === 0) throw new UsageError("usage: with-parts.ts -- COMMAND [WORD …]");
+  await forgetEndedParts(localPaths(defaultDirectory));
   await using undo = new AsyncDisposableStack();
   const { path } = undo.use(await partDirectory({ kind: "with-parts" }));
   const signal = AbortSignal.any([stop, AbortSignal.timeout(startWithinMs)]);

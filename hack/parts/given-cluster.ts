@@ -1,5 +1,5 @@
 import { PartFailed } from "./errors.ts";
-import { kubectlWords } from "./kubectl.ts";
+import { kubectlSaid, kubectlWords } from "./kubectl.ts";
 import { manifestsFor, OPERATOR_NAMESPACE } from "./operator.ts";
 import { attempt, run } from "./process.ts";
 
@@ -19,6 +19,17 @@ export const givenKubeconfig = (): string | undefined => {
   return given === undefined || given === "" ? undefined : given;
 };
 
+/** Whether a cluster answers, and has our kinds. */
+export async function lookAtCluster(
+  kubeconfigPath: string,
+  signal: AbortSignal,
+): Promise<"Empty" | "HasAgentWorlds" | { readonly trouble: string }> {
+  const words = kubectlWords(kubeconfigPath, "get", "crd", "worlds.agentworlds.dev", "--request-timeout=10s");
+  const { code, stderr } = await attempt(words, { signal });
+  if (code === 0) return "HasAgentWorlds";
+  return stderr.includes("NotFound") ? "Empty" : { trouble: kubectlSaid(stderr) };
+}
+
 /**
  * Uses the given cluster and leaves it as it was: dispose removes CRDs, policies, namespace and rights of the demo.
  * @throws PartFailed when it does not answer, or has Agent Worlds already, which a demo must not touch.
@@ -26,19 +37,14 @@ export const givenKubeconfig = (): string | undefined => {
 export async function useGivenCluster(kubeconfigPath: string, signal: AbortSignal): Promise<GivenCluster> {
   const kubectl = (words: readonly string[], within: AbortSignal) =>
     run(kubectlWords(kubeconfigPath, ...words), { signal: within });
-  const installed = await attempt(
-    kubectlWords(kubeconfigPath, "get", "crd", "worlds.agentworlds.dev", "--request-timeout=10s"),
-    { signal },
-  );
-  if (installed.code === 0) {
+  const seen = await lookAtCluster(kubeconfigPath, signal);
+  if (seen === "HasAgentWorlds") {
     throw new PartFailed(
       "cluster",
       `${kubeconfigPath} has Agent Worlds already: unset KUBECONFIG for a demo beside it`,
     );
   }
-  if (!installed.stderr.includes("NotFound")) {
-    throw new PartFailed("cluster", `${kubeconfigPath} cannot be used: ${installed.stderr.trim()}`);
-  }
+  if (seen !== "Empty") throw new PartFailed("cluster", `${kubeconfigPath} cannot be used: ${seen.trouble}`);
   return {
     kubeconfigPath,
     objects: () => ({

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PartFailed } from "./errors.ts";
-import { kubectlWords } from "./kubectl.ts";
+import { kubectlSaid, kubectlWords } from "./kubectl.ts";
 import { ROOT } from "./operator.ts";
 import type { PartsFile } from "./parts-file.ts";
 import { attempt, run } from "./process.ts";
@@ -36,7 +36,7 @@ export async function borrowCluster(directory: string, signal: AbortSignal): Pro
   });
   if (found.stdout.includes("agentworlds.dev")) return { lent: { kubeconfig, kinds: "Theirs" }, ...nothingToUndo };
   if (!found.stderr.includes("NotFound")) {
-    throw new PartFailed("cluster", `that of KUBECONFIG cannot be used: ${found.stderr.trim()}`);
+    throw new PartFailed("cluster", `that of KUBECONFIG cannot be used: ${kubectlSaid(found.stderr)}`);
   }
   await using undo = new AsyncDisposableStack();
   undo.defer(async () => {

@@ -46,9 +46,9 @@ export async function announceKeeper(paths: LocalPaths): Promise<void> {
 
 /**
  * Ends exactly the processes that an `up` in this directory started and removes what it made. Works on a half-started
- * or crashed one, and on nothing at all.
+ * or crashed one, and on nothing at all. Returns what was ended, for a sentence.
  */
-export async function endParts(paths: LocalPaths, signal: AbortSignal): Promise<void> {
+export async function endParts(paths: LocalPaths, signal: AbortSignal): Promise<string | undefined> {
   const keeper = await orUndefined(readFile(paths.keeper, "utf8"));
   const identity = keeper === undefined ? undefined : parseIdentity(keeper);
   const listed = await orUndefined(readPartsFile(paths.parts).catch(notReadable));
@@ -60,6 +60,19 @@ export async function endParts(paths: LocalPaths, signal: AbortSignal): Promise<
     await rm(join(paths.directory, folder), { recursive: true, force: true, maxRetries: 3 });
   }
   for (const file of [paths.parts, paths.keeper, paths.log]) await rm(file, { force: true });
+  if (listed !== undefined) return namesOf(listed);
+  return keeper === undefined ? undefined : "a start that was not done, or not whole any more";
+}
+
+function namesOf({ controlPlane, engine, operator }: PartsFile): string {
+  const names = [
+    ...(operator === undefined ? [] : ["operator"]),
+    // A cluster of somebody else has no folder here.
+    ...(controlPlane.directory === "" ? [] : ["control plane"]),
+    ...(engine.private ? ["engine"] : []),
+    "registry",
+  ];
+  return names.join(", ");
 }
 
 /** Most time that `endParts` needs. */

@@ -100,6 +100,15 @@ const cases: [promise: string, wanted: Undertaking, machine: Partial<Machine>, s
     { hasApt: false, engine: "None", ...only("busybox", "ip") },
     [/^dockerd .* package docker\.io$/, /^iptables .* package iptables$/],
   ],
+  [
+    "what TMPDIR, KUBECONFIG and DOCKER_HOST name is told together",
+    demo,
+    { temporaryTrouble: "TMPDIR=/nope", clusterTrouble: "KUBECONFIG=/nope", engine: "Silent", dockerHost: "tcp://h:1" },
+    [/^TMPDIR=\/nope$/, /^KUBECONFIG=\/nope$/, /^nothing answers at DOCKER_HOST=tcp:\/\/h:1: /],
+  ],
+  ["a DOCKER_HOST that is none", demo, { engine: "Silent", addressTrouble: "DOCKER_HOST=x" }, [/^DOCKER_HOST=x$/]],
+  ["a folder where no engine can be", demo, { engine: "None", engineFolderTrouble: "/a b" }, [/^\/a b$/]],
+  ["an engine that answers needs no folder", demo, { engineFolderTrouble: "/a b" }, []],
   ["a port that is held", up, { portTrouble: "port 5055 of 127.0.0.1 is taken by X: end X" }, [/^port 5055 .* end X$/]],
   [
     "a home that cannot be written",

@@ -9,9 +9,17 @@ import { defaultCacheDirectory, isCompiled, type ProgramName } from "./binaries.
 import { DEFAULT_DOCKER_HOST, ENGINE_PROGRAMS, namedDockerHost } from "./engine.ts";
 import { engineAnswers } from "./engine-api.ts";
 import { NotPrepared, systemErrorCode } from "./errors.ts";
+import { givenKubeconfig } from "./given-cluster.ts";
 import { isInstalled, type PackagedProgram } from "./packages.ts";
 import { attempt } from "./process.ts";
 import { whyTaken } from "./reserved-port.ts";
+import {
+  addressTrouble,
+  clusterTrouble,
+  engineFolderTrouble,
+  temporaryFolder,
+  temporaryTrouble,
+} from "./surroundings.ts";
 import { workbenchIsMade } from "./workbench.ts";
 
 /** What is about to be begun. */
@@ -29,6 +37,10 @@ export interface Undertaking {
   readonly images: readonly BaseImageName[];
   /** Debian programs beside those of engine and images. */
   readonly programs?: readonly PackagedProgram[];
+  /** Where the parts have their folders; in temporary ones when absent. */
+  readonly directory?: string;
+  /** What becomes of a cluster that env KUBECONFIG names: the demo makes its own of it, tests may find our kinds there. */
+  readonly givenCluster?: "Taken" | "Lent";
   /** A port with a fixed number, and who may hold it already. */
   readonly port?: number;
 }
@@ -48,6 +60,14 @@ export interface Machine {
   readonly dockerHost: string;
   /** Why the cache cannot be written; undefined when it can. */
   readonly cacheTrouble?: string | undefined;
+  /** Why DOCKER_HOST is no address of an engine; undefined when it is. */
+  readonly addressTrouble?: string | undefined;
+  /** Why a private engine could not have its folder; undefined when it could. */
+  readonly engineFolderTrouble?: string | undefined;
+  /** Why temporary files cannot be written; undefined when they can. */
+  readonly temporaryTrouble?: string | undefined;
+  /** Why the cluster of KUBECONFIG cannot be had; undefined when it can, or is not wanted. */
+  readonly clusterTrouble?: string | undefined;
   /** Why the port cannot be had; undefined when it can. */
   readonly portTrouble?: string | undefined;
 }
@@ -67,9 +87,10 @@ const GO_VERSION = "install Go 1.26 or newer (Debian's golang-go from 1.21 on fe
 export function missingOn(machine: Machine, wanted: Undertaking): string[] {
   if (machine.platform !== "linux") return [`the local parts run on Linux only, and this is ${machine.platform}`];
   return [
-    ...(machine.cacheTrouble === undefined ? [] : [machine.cacheTrouble]),
+    ...[machine.cacheTrouble, machine.temporaryTrouble].filter((trouble) => trouble !== undefined),
     ...(wanted.kubectl && !machine.installed.has("kubectl") ? [KUBECTL] : []),
     ...missingGo(machine, wanted),
+    ...(machine.clusterTrouble === undefined ? [] : [machine.clusterTrouble]),
     ...missingEngine(machine),
     ...missingWorkbench(machine, wanted),
     ...missingPackages(machine, wanted),
@@ -88,12 +109,14 @@ function missingGo({ go, uncompiled }: Machine, wanted: Undertaking): string[] {
   return [`${what} for ${uses.join(" and ")}: ${GO_VERSION}`];
 }
 
-function missingEngine({ engine, dockerHost, isRoot }: Machine): string[] {
+function missingEngine(machine: Machine): string[] {
+  const { engine, dockerHost, isRoot } = machine;
+  if (machine.addressTrouble !== undefined) return [machine.addressTrouble];
   if (engine === "Answers") return [];
   if (engine === "Silent") {
     return [`nothing answers at DOCKER_HOST=${dockerHost}: start that engine, or unset DOCKER_HOST`];
   }
-  if (isRoot) return [];
+  if (isRoot) return machine.engineFolderTrouble === undefined ? [] : [machine.engineFolderTrouble];
   const found =
     engine === "Forbidden"
       ? `${dockerHost} may not be used by this user`
@@ -155,6 +178,9 @@ export async function lookAt(wanted: Undertaking, signal: AbortSignal): Promise<
     uncompiled: await uncompiled(wanted),
     workbench: (await workbenchIsMade()) ? "Made" : "ToBeMade",
     ...(await lookForEngine(signal)),
+    engineFolderTrouble: engineFolderTrouble(wanted.directory, temporaryFolder(process.env)),
+    temporaryTrouble: await temporaryTrouble(),
+    clusterTrouble: installed.has("kubectl") ? await givenClusterTrouble(wanted, signal) : undefined,
     cacheTrouble: await cacheTrouble(),
     ...(wanted.port === undefined ? {} : { portTrouble: await whyTaken(wanted.port, signal) }),
   };
@@ -176,9 +202,17 @@ async function uncompiled({ compiled, sessions }: Undertaking): Promise<string[]
   return missing;
 }
 
-async function lookForEngine(signal: AbortSignal): Promise<Pick<Machine, "engine" | "dockerHost">> {
+async function givenClusterTrouble({ givenCluster }: Undertaking, signal: AbortSignal): Promise<string | undefined> {
+  const kubeconfig = givenKubeconfig();
+  if (kubeconfig === undefined || givenCluster === undefined) return undefined;
+  return clusterTrouble(kubeconfig, { mayHaveKinds: givenCluster === "Lent", signal });
+}
+
+async function lookForEngine(signal: AbortSignal): Promise<Pick<Machine, "engine" | "dockerHost" | "addressTrouble">> {
   const named = namedDockerHost();
   const dockerHost = named ?? DEFAULT_DOCKER_HOST;
+  const trouble = addressTrouble(dockerHost);
+  if (trouble !== undefined) return { engine: "Silent", dockerHost, addressTrouble: trouble };
   if (await engineAnswers(dockerHost, signal)) return { engine: "Answers", dockerHost };
   if (named !== undefined) return { engine: "Silent", dockerHost };
   return { engine: (await isForbidden(dockerHost)) ? "Forbidden" : "None", dockerHost };

@@ -10,21 +10,24 @@ export const REGISTRY_PORT = 5055;
 const CLUSTER: readonly ProgramName[] = ["etcd", "kube-apiserver", "kube-controller-manager"];
 
 /** `cluster`: one of its own, or the one that env KUBECONFIG names. */
-export const demo = (cluster: "Own" | "Given", image: BaseImageName): Undertaking => ({
+export const demo = (cluster: "Own" | "Given", image: BaseImageName, directory?: string): Undertaking => ({
   name: "make demo",
   kubectl: true,
   compiled: cluster === "Own" ? [...CLUSTER, "registry"] : ["registry"],
   sessions: true,
   images: [image],
+  givenCluster: "Taken",
+  ...(directory === undefined ? {} : { directory }),
 });
 
-export const up = (images: readonly BaseImageName[], port: number): Undertaking => ({
+export const up = (images: readonly BaseImageName[], port: number, directory?: string): Undertaking => ({
   name: "make up",
   kubectl: false,
   compiled: [...CLUSTER, "registry"],
   sessions: false,
   images,
   port,
+  ...(directory === undefined ? {} : { directory }),
 });
 
 export const bench: Undertaking = {
@@ -33,6 +36,7 @@ export const bench: Undertaking = {
   compiled: [...CLUSTER, "registry"],
   sessions: true,
   images: ["busybox"],
+  givenCluster: "Lent",
 };
 
 export const chaos: Undertaking = { ...bench, name: "make chaos" };
