@@ -30,6 +30,17 @@ export const rescueFields = {
   ignoredRescues: rescueOperations()
     .exactOptional()
     .describe("Rescues that its session was told to ignore when it booted."),
+  snapshot: z
+    .object({
+      operation: word(64).describe("Id of the operation."),
+      consistency: word(64).exactOptional().describe("How the tree stood when it was captured. Unset: `Fuzzy`."),
+      causedBy: causedBySchema.exactOptional().describe("Who asked for it."),
+      description: text(LIMITS.description).exactOptional().describe("Prose of its version. Unset: the one in force."),
+    })
+    .exactOptional()
+    .describe(
+      "A snapshot of the session that was under way. What it captured is older than the container: it becomes a version only where the container is gone, or is not found before its time is over.",
+    ),
   reason: word(128).describe("PascalCase constant: why it could not be published."),
   message: text(LIMITS.message).describe("The same for a person."),
   since: time().describe("Since when it is kept."),

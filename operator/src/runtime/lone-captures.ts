@@ -1,6 +1,7 @@
 /** What becomes of a capture that its Sandbox does not name: decided without I/O. */
 import { computeName, type ListedCapture, type ListedCompute } from "./contract.ts";
 import type { KeptWork } from "./kept-work.ts";
+import { accountsFor } from "./rescues.ts";
 
 /** A capture may be younger than what was read of its Sandbox. */
 const CAPTURE_MIN_AGE_MS = 600_000;
@@ -33,8 +34,8 @@ export function judgeCapture(capture: ListedCapture, findings: CaptureFindings):
   return now - capture.createdAt < CAPTURE_MIN_AGE_MS ? "keep" : "remove";
 }
 
-const isOf = (rescue: { operation: string; capture?: string }, { operation, localName }: ListedCapture): boolean =>
-  rescue.operation === operation || rescue.capture === localName;
+const isOf = (rescue: KeptWork["rescues"][number], { operation, localName }: ListedCapture): boolean =>
+  accountsFor(rescue, operation) || rescue.capture === localName;
 
 /** A later capture of the same container. Of two of the same second both stay. */
 const holdsMore = (other: ListedCapture, one: ListedCapture): boolean =>

@@ -38,6 +38,15 @@ export const holdsWork = ({ reason }: Pick<RuntimeRescue, "reason">): boolean =>
   reason !== WITHOUT_WORK.published && reason !== WITHOUT_WORK.nothing;
 
 /**
+ * Whether what an operation captured, pushed or reserved is this rescue's to deal with: its own, or that of the snapshot that was
+ * under way.
+ */
+export const accountsFor = (
+  { operation, snapshot }: Pick<RuntimeRescue, "operation" | "snapshot">,
+  of: string | undefined,
+): boolean => of !== undefined && (operation === of || snapshot?.operation === of);
+
+/**
  * Whether a record speaks of its own session's container. Records can be written by whoever may write status, and what they
  * name is stopped, published, handed out and removed. `owner` is what the container says of itself; undefined when there is
  * none on the host.

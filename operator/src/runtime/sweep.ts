@@ -185,8 +185,10 @@ async function removeRescue(
     return;
   }
   if (found.compute) await driver.remove(found.compute.id, signal);
-  const copy = found.captures.find(({ localName }) => localName === capture);
-  if (copy && keepsCapture(rescue, copy)) await removeCapture(sweep, copy.localName);
+  const isOfRescue = ({ localName, operation }: ListedCapture) =>
+    localName === capture || operation === rescue.snapshot?.operation;
+  const copies = found.captures.filter((copy) => isOfRescue(copy) && keepsCapture(rescue, copy));
+  for (const { localName } of copies) await removeCapture(sweep, localName);
   log.warn({ host, computeId, operation, capture }, "rescued work was removed: its time is over");
 }
 

@@ -12,7 +12,8 @@ export async function keepHold(scope: SandboxScope): Promise<PhaseResult> {
   const { goal, world, sandbox, savesNothing } = scope;
   const { compute, operation } = sandbox.status ?? {};
   const isWriting = goal.kind === "run" || goal.kind === "snapshot" || (goal.kind === "end" && !goal.discard);
-  const isOver = operation?.stage === "Committed" || operation?.stage === "Discarded";
+  const isEnding = operation !== undefined && operation.verb !== "Snapshot";
+  const isOver = isEnding && (operation.stage === "Committed" || operation.stage === "Discarded");
   if (!isWriting || isOver || !compute || savesNothing || !world || statusOf(world).holder) return CONTINUE;
   await holdIfFree(scope);
   return CONTINUE;

@@ -135,17 +135,21 @@ function abandonDead(parts: Parts): void {
   parts.changeWorld(({ status: { pending: _, ...status }, ...world }) => ({ ...world, status }));
 }
 
-test("the operation is removed and the container is gone: its capture is taken up again", async () => {
+/** Nothing says any more whether the capture was an ending's: the session may have worked on. */
+const mayHaveLost = (parts: Parts): boolean => isTrue(parts.sandbox()?.status.conditions, "ComputeLost");
+
+test("the operation is removed and the container is gone: its capture becomes a version, and what came later counts as lost", async () => {
   for (const effect of ["commit", "push", "put manifest"]) {
     const parts = await interrupted(effect);
     edit(parts, () => undefined);
     parts.host.containers.clear();
-    await parts.until("Hibernated", () => {
+    await parts.until("told", () => {
       abandonDead(parts);
-      return isAsleep(parts.sandbox());
+      return mayHaveLost(parts);
     });
     assertSaved(parts, ["one"]);
     assertClean(parts);
+    assert.match(parts.sandbox()?.status.lastEnding?.message ?? "", /work since v\d is lost/, effect);
   }
 });
 
@@ -155,8 +159,21 @@ test("of several captures of a container that is gone the newest is taken up", a
   parts.host.commits.set("agentworlds/capture:older", ["base"]);
   parts.host.committedAt.set("agentworlds/capture:older", -1);
   parts.host.containers.clear();
-  await asleep(parts);
+  await parts.until("told", () => mayHaveLost(parts));
   assertSaved(parts, ["one"]);
+});
+
+test("a snapshot is removed from status after its capture, and the container after more work: the version is the snapshot's, and the loss is told", async () => {
+  const parts = await working();
+  parts.effects.killAfter("push");
+  parts.ask("Snapshot", "save");
+  await parts.until("killed", () => parts.wasKilled());
+  edit(parts, () => undefined);
+  parts.work("two");
+  parts.host.containers.clear();
+  await parts.until("told", () => mayHaveLost(parts));
+  assertSaved(parts, ["one"]);
+  assertClean(parts);
 });
 
 test("the operation is removed after its version was committed: what comes later builds on that version", async () => {

@@ -20,6 +20,8 @@ export type EndReason =
   | "RuntimeCordoned"
   | "ContainerExited"
   | "BootTimedOut"
+  /** Of a capture that was found without its operation: work since is lost. */
+  | "ContainerGone"
   | "OutOfMemory";
 
 export type SessionGoal =

@@ -47,6 +47,7 @@ const VERSION_REASONS: ReadonlyMap<string, string> = new Map<EndReason | typeof 
   ["RuntimeCordoned", "Drain"],
   ["ContainerExited", "Crash"],
   ["OutOfMemory", "Crash"],
+  ["ContainerGone", "Crash"],
   [SNAPSHOT_REQUESTED, "Snapshot"],
 ]);
 

@@ -4,9 +4,11 @@
  * World only when it holds work that is in no version, because that keeps new writers away.
  */
 import {
+  type CausedBy,
   clip,
   LIMITS,
   type RuntimeRescue,
+  type Sandbox,
   type SandboxCompute,
   type SandboxStatus,
   type VersionPointer,
@@ -17,16 +19,18 @@ import { RuntimeError } from "../runtime/errors.ts";
 import { DEFAULT_RESCUE_SECONDS } from "../runtime/rescue-time.ts";
 import { WITHOUT_WORK } from "../runtime/rescues.ts";
 import { captureName } from "../snapshot/docker-commit.ts";
+import { creatorOf } from "../world/creator.ts";
 import type { PublishedVersion } from "../world/publication.ts";
 import { asWorldRescue } from "../world/rescue/adopt.ts";
 import { WorldGone } from "../world/status-writer.ts";
 import { failedBoot, isBootOverdue } from "./boot-limit.ts";
 import { isPastCapture, openRequests } from "./judge.ts";
 import { causeOf, versionReasonOf } from "./operation.ts";
-import { committedBy, publishedFields } from "./publish-operation.ts";
+import { committedBy, isUsedUp, missedVersion, publishedFields } from "./publish-operation.ts";
 import { demandSameBoot, isoNow, type SandboxStatusPatch } from "./record.ts";
 import { recordEnding } from "./record-ending.ts";
 import { answer, answerEnd, lastVersion } from "./requests.ts";
+import { isEndedBy, judgeRescued, type RescuedOperation } from "./rescued-operation.ts";
 import type { SandboxScope } from "./scope.ts";
 import { refOf } from "./world-of.ts";
 
@@ -55,12 +59,13 @@ export async function rescue(
   const compute = scope.sandbox.status?.compute;
   if (!compute) return;
   await demandSameBoot(scope);
-  const remains = await judgeRemains(scope);
+  const found = await findOperation(scope);
+  const remains = judgeRemains(scope, found);
   await stopIfReachable(scope, compute.id);
-  const record = rescueRecord(scope, { compute, remains, cause, unpublished });
+  const record = rescueRecord(scope, { compute, remains, found, cause, unpublished });
   await recordOnRuntime(scope, compute.runtime, record);
   await endHold(scope, record, { compute, remains });
-  await recordEnding(scope, () => endedFields(scope, { compute, remains, record }));
+  await recordEnding(scope, () => endedFields(scope, { compute, remains, record, found }));
   scope.goal = { kind: "asleep" };
   announceLeft(scope, { compute, remains }, cause);
 }
@@ -79,7 +84,7 @@ function announceLeft(
     reason: hasWork ? "Rescued" : "ContainerLeftBehind",
     action: "Rescue",
     message: `${what} of ${session} is kept on ${compute.runtime}/${compute.host} as ${compute.id}: ${cause}`,
-    causedBy: causeOf(scope),
+    causedBy: endedBy(scope),
   } as const;
   dependencies.announce({ kind: "Sandbox", object: sandbox }, event);
   // The Sandbox's Event goes with its namespace, or is refused there already.
@@ -87,18 +92,36 @@ function announceLeft(
   if (keeper && hasWork) dependencies.announce({ kind: "Runtime", object: keeper }, event);
 }
 
-async function judgeRemains(scope: SandboxScope): Promise<Remains> {
+/** Who ended the session; whoever asked for a snapshot of it did not. */
+const endedBy = (scope: SandboxScope): CausedBy =>
+  scope.sandbox.status.operation?.verb === "Snapshot" ? creatorOf(scope.sandbox) : causeOf(scope);
+
+/** What the World has of the operation under way, and of the session. */
+interface FoundOperation extends RescuedOperation {
+  readonly committed: PublishedVersion | undefined;
+  /** The newest version of the session that its status does not know of: what stays behind is based on it. */
+  readonly missed: PublishedVersion | undefined;
+}
+
+async function findOperation(scope: SandboxScope): Promise<FoundOperation> {
+  const { operation } = scope.sandbox.status;
+  const committed = operation && (await unlessGone(() => committedBy(scope, operation.id)));
+  const used = operation && (await unlessGone(() => isUsedUp(scope, operation.id)));
+  const missed = await missedVersion(scope);
+  return { ...judgeRescued(scope.sandbox, { committed, isUsedUp: used === true }), committed, missed };
+}
+
+function judgeRemains(scope: SandboxScope, { committed }: FoundOperation): Remains {
   const { operation, compute } = scope.sandbox.status ?? {};
-  const committed = operation && (await committedUnlessGone(scope, operation.id));
-  if (committed) return { kind: "published", version: committed };
+  if (operation && committed && isEndedBy(operation, committed)) return { kind: "published", version: committed };
   const hadWork = compute?.provisionedAt !== undefined && !scope.savesNothing && operation?.outcome !== "Discard";
   const isDropped = scope.sandbox.metadata.deletionTimestamp && scope.sandbox.spec.closePolicy === "Discard";
   return hadWork && !isDropped ? { kind: "work" } : { kind: "nothing" };
 }
 
-async function committedUnlessGone(scope: SandboxScope, operation: string): Promise<PublishedVersion | undefined> {
+async function unlessGone<R>(read: () => Promise<R>): Promise<R | undefined> {
   try {
-    return await committedBy(scope, operation);
+    return await read();
   } catch (error) {
     if (error instanceof WorldGone) return undefined;
     throw error;
@@ -112,21 +135,29 @@ function rescueRecord(
   {
     compute,
     remains,
+    found,
     cause,
     unpublished,
-  }: { compute: SandboxCompute; remains: Remains; cause: string; unpublished: UnpublishedReason },
+  }: {
+    compute: SandboxCompute;
+    remains: Remains;
+    found: FoundOperation;
+    cause: string;
+    unpublished: UnpublishedReason;
+  },
 ): RuntimeRescue {
   const { metadata, spec, status } = scope.sandbox;
-  const { operation } = status ?? {};
+  const { ending, snapshot } = found;
   return {
-    operation: operation?.id ?? `lost-${metadata.uid}-${compute.boot}`,
+    operation: found.id,
     sandbox: { name: metadata.name, uid: metadata.uid },
     host: compute.host,
     computeId: compute.id,
     ...(compute.engine === undefined ? {} : { engine: compute.engine }),
     // Once captured, the image is a copy of the work, and the only one where the container is gone.
-    ...(operation && isPastCapture(operation.stage) ? { capture: captureName(operation.id) } : {}),
-    ...versionOf(scope),
+    ...(found.isCaptured && isPastCapture(ending?.stage) ? { capture: captureName(found.id) } : {}),
+    ...versionOf(scope, found),
+    ...(snapshot ? { snapshot } : {}),
     reason: remains.kind === "work" ? unpublished : WITHOUT_WORK[remains.kind],
     message: clip(cause, LIMITS.message),
     ...keptFor(scope, compute.runtime),
@@ -137,18 +168,20 @@ function rescueRecord(
 }
 
 /** All that its version will say: the Sandbox may be gone when it is published. */
-function versionOf(scope: SandboxScope) {
-  const { operation, base, bootedFrom, ignoredRescues } = scope.sandbox.status ?? {};
+function versionOf(scope: SandboxScope, { ending, isCaptured, missed }: FoundOperation) {
+  const { status } = scope.sandbox;
+  const { bootedFrom, ignoredRescues } = status;
+  const base = missed ?? status.base;
   return {
-    causedBy: causeOf(scope),
+    causedBy: endedBy(scope),
     ...(base ? { base: base.digest } : {}),
     ...(bootedFrom ? { bootedFrom: bootedFrom.digest } : {}),
-    ...(operation ? { versionReason: versionReasonOf(operation) } : {}),
+    ...(ending ? { versionReason: versionReasonOf(ending) } : {}),
     // Before the capture it says how the tree was to stand: a stopped container is captured as after a crash.
-    ...(operation?.consistency === undefined || !isPastCapture(operation.stage)
-      ? {}
-      : { consistency: operation.consistency }),
-    ...(operation?.description === undefined ? {} : { description: operation.description }),
+    ...(isCaptured && ending?.consistency !== undefined && isPastCapture(ending.stage)
+      ? { consistency: ending.consistency }
+      : {}),
+    ...(ending?.description === undefined ? {} : { description: ending.description }),
     ...(ignoredRescues ? { ignoredRescues } : {}),
   };
 }
@@ -198,7 +231,8 @@ async function endHold(
     if (remains.kind === "work") {
       await worldWriter.recordRescue(refOf(world), asWorldRescue(compute.runtime, record), context.signal);
     } else {
-      await worldWriter.abandon(refOf(world), record.operation, context.signal);
+      const { operation } = scope.sandbox.status;
+      await worldWriter.abandon(refOf(world), operation?.id ?? record.operation, context.signal);
       await worldWriter.letGo(refOf(world), scope.sandbox.metadata.uid, context.signal);
     }
   } catch (error) {
@@ -211,19 +245,21 @@ interface Ended {
   readonly compute: SandboxCompute;
   readonly remains: Remains;
   readonly record: RuntimeRescue;
+  readonly found: FoundOperation;
 }
 
 function endedFields(scope: SandboxScope, ended: Ended): SandboxStatusPatch {
-  const { compute, remains, record } = ended;
-  const { sandbox } = scope;
-  const { operation } = sandbox.status ?? {};
+  const { compute, remains, record, found } = ended;
+  const { operation } = scope.sandbox.status ?? {};
+  const sandbox = withSnapshotAnswered(scope, found);
   const at = isoNow(scope);
   const now = scope.context.clock.now();
   const isGivenUp = operation?.verb !== "Close" && remains.kind === "nothing" && isBootOverdue(sandbox.status, now);
   const isClosed = operation?.verb === "Close" || (sandbox.spec.image !== undefined && !isGivenUp);
   const { outcome, message } = describeEnd(ended);
   const published = remains.kind === "published" ? remains.version : undefined;
-  const last = published ?? lastVersion(sandbox);
+  const newest = published ?? found.missed;
+  const last = newest ? pointerTo(newest) : lastVersion(sandbox);
   const asked = [...openRequests(sandbox, "Snapshot"), ...openRequests(sandbox, "Close")];
   const requests =
     remains.kind === "work"
@@ -236,7 +272,7 @@ function endedFields(scope: SandboxScope, ended: Ended): SandboxStatusPatch {
     lifetimeEndsAt: null,
     // The mode that was acted on: one that turned back to Running meanwhile is seen as a wish to wake.
     observedMode: operation?.reason === "ModeHibernated" ? "Hibernated" : sandbox.spec.mode,
-    ...(published ? publishedFields(scope, published) : {}),
+    ...(newest ? publishedFields(scope, newest) : {}),
     lastEnding: {
       boot: compute.boot,
       reason: record.reason,
@@ -251,6 +287,15 @@ function endedFields(scope: SandboxScope, ended: Ended): SandboxStatusPatch {
     ...(requests.length > 0 ? { requests } : {}),
     ...(isClosed ? { closed: { ...(last ? pointerTo(last) : {}), at } } : {}),
   };
+}
+
+/** Whoever asked for a snapshot that was committed has it, whatever becomes of the session. */
+function withSnapshotAnswered(scope: SandboxScope, { committed }: FoundOperation): Sandbox {
+  const { sandbox } = scope;
+  const { operation } = sandbox.status;
+  if (!committed || operation?.verb !== "Snapshot" || operation.request === undefined) return sandbox;
+  const result = { outcome: "Succeeded", ...pointerTo(committed), at: isoNow(scope) } as const;
+  return { ...sandbox, status: { ...sandbox.status, requests: answer(sandbox, [{ id: operation.request }], result) } };
 }
 
 const pointerTo = ({ version, digest }: VersionPointer): VersionPointer => ({

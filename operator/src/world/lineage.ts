@@ -12,6 +12,7 @@ import {
   type WorldStatus,
   type WorldVersion,
 } from "@agentworlds/crds";
+import { accountsFor } from "../runtime/rescues.ts";
 
 /** A reservation as asked for by a session (or by genesis, which has no sandbox and no base). */
 export interface ReservationRequest {
@@ -106,7 +107,7 @@ export const isOutdated = ({ pending, head }: WorldStatus, operation: string): b
 
 /** The holder; or work that is kept for the World, while nobody holds it: not even a later boot of its own Sandbox. */
 function mayWrite({ holder, rescues = [] }: WorldStatus, { operation, uid }: { operation: string; uid: string }) {
-  const isRescue = rescues.some((rescue) => rescue.operation === operation);
+  const isRescue = rescues.some((rescue) => accountsFor(rescue, operation));
   return isRescue ? holder === undefined : holder?.uid === uid;
 }
 
@@ -193,7 +194,7 @@ export function judgeHold(status: WorldStatus, claim: HoldClaim): HoldVerdict {
   const { pending } = status;
   // A rescue that is being published moves head a moment from now: a session that booted before would stand behind it.
   const rescues = unpublishedRescues(status);
-  const isRescue = rescues.some((rescue) => rescue.operation === pending?.operation);
+  const isRescue = rescues.some((rescue) => accountsFor(rescue, pending?.operation));
   if (pending?.sandbox && (isRescue || pending.sandbox.uid !== claim.uid)) {
     return refused(`version ${pending.version} of Sandbox ${pending.sandbox.name} is being published`);
   }

@@ -9,7 +9,7 @@ import { Terminal, Waiting } from "../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../reconciler/reconcile.ts";
 import { RegistryError } from "../registry/errors.ts";
 import { settledOperations } from "../runtime/kept-work.ts";
-import { holdsWork } from "../runtime/rescues.ts";
+import { accountsFor, holdsWork } from "../runtime/rescues.ts";
 import { PublicationError } from "../snapshot/errors.ts";
 import { publishLostCapture } from "./lost-capture.ts";
 import { asWorldRescue } from "./rescue/adopt.ts";
@@ -35,7 +35,7 @@ export async function endLostHold(scope: WorldScope): Promise<PhaseResult> {
 
 function sessionsNamed({ holder, pending, rescues = [] }: WorldStatus): Session[] {
   // A rescue publishes without its Sandbox.
-  const isRescue = rescues.some(({ operation }) => operation === pending?.operation);
+  const isRescue = rescues.some((rescue) => accountsFor(rescue, pending?.operation));
   const named = [holder && { name: holder.sandbox, uid: holder.uid }, isRescue ? undefined : pending?.sandbox].filter(
     (one) => one !== undefined,
   );

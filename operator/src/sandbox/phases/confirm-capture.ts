@@ -2,7 +2,7 @@
  * The container is gone, so that what was captured of it is the only copy of the work. Status alone does not say what there is:
  * the operator may have ended between an effect and its record, and others may write status too. World, host and registry do.
  */
-import { CONSISTENCIES, type SandboxOperation } from "@agentworlds/crds";
+import { CONSISTENCIES, type SandboxOperation, type World } from "@agentworlds/crds";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { RuntimeDriver } from "../../runtime/contract.ts";
 import { rescuesOf } from "../../world/lost-hold.ts";
@@ -63,17 +63,27 @@ async function provenStage(
   return isOnItsWay && stage !== "Captured" ? stage : "Uploaded";
 }
 
-/** Somebody removed the operation from status in the middle of it. The newest capture of the boot holds all that there was. */
+/**
+ * Somebody removed the operation from status in the middle of it. The newest capture of the boot is all that there is. Nothing
+ * says that it was an ending's, so that the session may have worked on: its end is told as a loss (release.ts).
+ */
 async function takeUp(scope: SandboxScope, driver: RuntimeDriver): Promise<void> {
   const { dependencies, context, world, sandbox } = scope;
   const kept = rescuesOf(dependencies.runtimes, sandbox.metadata);
   const known = new Set([
     ...(world ? (statusOf(world).versions ?? []) : []).map(({ operation }) => operation),
-    ...kept.map(({ operation }) => operation),
+    ...kept.flatMap(({ operation, snapshot }) => [operation, snapshot?.operation]),
   ]);
+  const { bootedFrom, base, compute } = sandbox.status;
+  const own = base?.digest === bootedFrom?.digest ? undefined : world && versionOf(world, base?.digest);
+  // By the clock of the host, and nothing better is known of it: what an earlier snapshot left behind is in a version since.
+  const publishedAt = own === undefined ? -Infinity : Date.parse(own.createdAt);
   const captures = (await driver.listCaptures(dependencies.installation, context.signal)).filter(
-    ({ owner, operation }) =>
-      owner.sandboxUid === sandbox.metadata.uid && owner.boot === sandbox.status.compute?.boot && !known.has(operation),
+    ({ owner, operation, createdAt }) =>
+      owner.sandboxUid === sandbox.metadata.uid &&
+      owner.boot === compute?.boot &&
+      !known.has(operation) &&
+      createdAt > publishedAt,
   );
   const newest = captures.toSorted((one, other) => other.createdAt - one.createdAt)[0];
   if (!newest) return;
@@ -81,7 +91,7 @@ async function takeUp(scope: SandboxScope, driver: RuntimeDriver): Promise<void>
     operation: {
       id: newest.operation,
       verb: "Hibernate",
-      reason: "ContainerExited",
+      reason: "ContainerGone",
       stage: "Captured",
       outcome: "Snapshot",
       since: isoNow(scope),
@@ -90,3 +100,6 @@ async function takeUp(scope: SandboxScope, driver: RuntimeDriver): Promise<void>
     },
   });
 }
+
+const versionOf = (world: World, digest: string | undefined) =>
+  statusOf(world).versions?.find((version) => version.digest === digest);

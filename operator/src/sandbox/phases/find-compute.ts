@@ -19,6 +19,7 @@ import { committedBy, publishedFields } from "../publish-operation.ts";
 import { isoNow, readSame, recordFinalizer, recordIntent, recordProgress } from "../record.ts";
 import { recordEnding } from "../record-ending.ts";
 import { isDeletionOverdue } from "../rescue.ts";
+import { isEndedBy } from "../rescued-operation.ts";
 import type { SandboxScope } from "../scope.ts";
 import {
   ComputeUnknown,
@@ -63,13 +64,17 @@ export async function askHosts(scope: SandboxScope): Promise<Discovery> {
     ...rescuesOf(dependencies.runtimes, sandbox.metadata),
     ...(world?.status?.rescues ?? []).filter((rescue) => rescue.sandbox.uid === sandbox.metadata.uid),
   ];
+  const keptOperations = kept.flatMap(({ operation, snapshot }) => [
+    operation,
+    ...(snapshot ? [snapshot.operation] : []),
+  ]);
   const { compute: _, ...status } = sandbox.status;
   return judgeFindings(
     { ...sandbox, status },
     {
       containers,
       captures,
-      rescued: new Set(kept.flatMap(({ computeId, operation }) => [computeId, operation])),
+      rescued: new Set([...kept.map(({ computeId }) => computeId), ...keptOperations]),
       published: new Set(world?.status?.versions?.map(({ operation }) => operation)),
     },
   );
@@ -212,12 +217,12 @@ async function recordHowItEnded(scope: SandboxScope): Promise<void> {
   const { boot = 0, operation } = scope.sandbox.status;
   const committed = operation && (await committedBy(scope, operation.id));
   if (operation && operation.verb !== "Snapshot") {
-    if (committed) return recordEnd(scope, asCommitted(operation, committed));
+    if (committed && isEndedBy(operation, committed)) return recordEnd(scope, asCommitted(operation, committed));
     if (operation.outcome === "Discard") return recordEnd(scope, { ...operation, stage: "Discarded" });
   }
   const [rescue] = rescuesOf(scope.dependencies.runtimes, scope.sandbox.metadata).filter(holdsWork);
   if (rescue) return recordRescued(scope, rescue);
-  if (committed) {
+  if (committed && operation) {
     await recordProgress(scope, () => publishedFields(scope, committed));
     await answerSnapshot(scope, asCommitted(operation, committed));
   }

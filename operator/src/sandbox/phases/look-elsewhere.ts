@@ -35,8 +35,8 @@ export async function lookElsewhere(scope: SandboxScope): Promise<PhaseResult> {
 /** Only what may be lost is looked for: a session that was never Ready, that is dropped or that is a version has no such work. */
 function isMissing(scope: SandboxScope, compute: SandboxCompute): boolean {
   const { operation } = scope.sandbox.status;
-  if (compute.provisionedAt === undefined || operation?.outcome === "Discard" || operation?.stage === "Committed")
-    return false;
+  const isVersion = operation?.stage === "Committed" && operation.verb !== "Snapshot";
+  if (compute.provisionedAt === undefined || operation?.outcome === "Discard" || isVersion) return false;
   if (scope.hostProblem === undefined) return scope.observed?.state === "Absent";
   // Or its host has been silent for so long that it counts as gone from now on.
   const runtime = scope.dependencies.runtimes.get(compute.runtime);

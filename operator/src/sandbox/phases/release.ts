@@ -10,8 +10,8 @@ import type { PublishedVersion } from "../../world/publication.ts";
 import { BOOT_TIMED_OUT, failedBoot } from "../boot-limit.ts";
 import { dropCapture } from "../capture.ts";
 import { letGoOfWorld } from "../hold.ts";
-import { openRequests } from "../judge.ts";
-import { recordStage, SNAPSHOT_REQUESTED, versionReasonOf } from "../operation.ts";
+import { type EndReason, openRequests } from "../judge.ts";
+import { recordStage } from "../operation.ts";
 import { committedBy, isInRegistry, isUsedUp, missedVersion, publishedFields } from "../publish-operation.ts";
 import {
   demandSameBoot,
@@ -25,6 +25,7 @@ import {
 import { recordEnding } from "../record-ending.ts";
 import { answer, answerEnd, lastVersion } from "../requests.ts";
 import { isDeletionOverdue, rescue } from "../rescue.ts";
+import { isEndedBy } from "../rescued-operation.ts";
 import type { SandboxScope } from "../scope.ts";
 
 /** A host that stays silent past the deletion's deadline must not hold the namespace: what it keeps is written down. */
@@ -95,10 +96,12 @@ async function demandCommitted(scope: SandboxScope, operation: SandboxOperation)
 
 async function provesEnd(
   scope: SandboxScope,
-  { id, verb }: SandboxOperation,
-  { digest, reason }: PublishedVersion,
+  operation: SandboxOperation,
+  version: PublishedVersion,
 ): Promise<boolean> {
-  if (verb !== "Snapshot" && reason === versionReasonOf({ reason: SNAPSHOT_REQUESTED })) return false;
+  const { id, verb } = operation;
+  const { digest } = version;
+  if (verb !== "Snapshot" && !isEndedBy(operation, version)) return false;
   // A registry that is silent holds up no deletion that is overdue.
   return isDeletionOverdue(scope) || (await isInRegistry(scope, { digest, operation: id }));
 }
@@ -129,7 +132,7 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
     lastEnding: {
       boot: sandbox.status?.boot ?? 0,
       reason: operation.reason,
-      outcome: isPublished ? "Published" : "Discarded",
+      outcome: isPublished ? publishedOutcome(operation) : "Discarded",
       message: isPublished ? publishedMessage(operation) : (operation.lastError ?? "nothing of this boot was saved"),
       at,
       ...(isGivenUp ? failedBoot(sandbox.status, scope.context.clock.now()) : {}),
@@ -141,8 +144,17 @@ function endOfBoot(scope: SandboxScope, operation: SandboxOperation): SandboxSta
   };
 }
 
-const publishedMessage = ({ version = 0, digest, hook }: SandboxOperation): string =>
-  `${versionTag(version)} is ${digest}${hook?.message === undefined ? "" : `; ${hook.message}`}`;
+/** A capture that was found without its operation may be older than the work was. */
+const mayHaveWorkedOn = ({ reason }: SandboxOperation): boolean => reason === ("ContainerGone" satisfies EndReason);
+
+const publishedOutcome = (operation: SandboxOperation) => (mayHaveWorkedOn(operation) ? "Lost" : "Published");
+
+function publishedMessage(operation: SandboxOperation): string {
+  const { version = 0, digest, hook } = operation;
+  const tag = versionTag(version);
+  const lost = mayHaveWorkedOn(operation) ? `; the container is gone, and work since ${tag} is lost` : "";
+  return `${tag} is ${digest}${hook?.message === undefined ? "" : `; ${hook.message}`}${lost}`;
+}
 
 const versionOf = ({ version, digest }: SandboxOperation): VersionPointer | undefined =>
   digest === undefined ? undefined : { digest, ...(version === undefined ? {} : { version }) };

@@ -92,21 +92,32 @@ async function demandElsewhere(scope: WorldScope, rescue: WorldRescue): Promise<
  * that the registry does not give up holds nobody up: it goes with the repository.
  */
 export async function removeWork(scope: WorldScope, rescue: WorldRescue, driver: RuntimeDriver): Promise<void> {
-  const { snapshots, runtimeRescues, writer, log } = scope.dependencies;
+  const { runtimeRescues } = scope.dependencies;
   const { signal } = scope.context;
-  const { operation, computeId, runtime } = rescue;
+  const { computeId, runtime, snapshot } = rescue;
   const owner = captureOwner(scope, rescue);
   await driver.remove(computeId, signal);
+  for (const operation of [rescue.operation, ...(snapshot ? [snapshot.operation] : [])]) {
+    await forgetCaptureOf(scope, { operation, driver, owner });
+  }
+  await runtimeRescues.forget(runtime, rescue, signal);
+}
+
+async function forgetCaptureOf(
+  scope: WorldScope,
+  capture: { readonly operation: string; readonly driver: RuntimeDriver; readonly owner: CaptureOwner },
+): Promise<void> {
+  const { snapshots, writer, log } = scope.dependencies;
+  const { signal } = scope.context;
   try {
     const repository = repositoryInRegistry(scope);
-    await snapshots.forget(
-      { operation, driver, owner, repository, isVersion: isVersionOf(writer, scope.ref, signal) },
-      signal,
-    );
+    await snapshots.forget({ ...capture, repository, isVersion: isVersionOf(writer, scope.ref, signal) }, signal);
   } catch (error) {
     const isMoved = error instanceof Terminal && error.reason === "RegistryMoved";
     if (!(error instanceof RegistryError) && !isMoved) throw error;
-    log.warn({ err: error, operation }, "the tag of a capture that nobody needs could not be removed");
+    log.warn(
+      { err: error, operation: capture.operation },
+      "the tag of a capture that nobody needs could not be removed",
+    );
   }
-  await runtimeRescues.forget(runtime, rescue, signal);
 }

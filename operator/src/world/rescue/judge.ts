@@ -1,6 +1,7 @@
 /** What a rescue wants now: a pure decision over what is written of it and of its World. */
 
 import type { WorldRescue, WorldStatus } from "@agentworlds/crds";
+import type { Digest } from "../../registry/contract.ts";
 import { DEFAULT_RESCUE_SECONDS } from "../../runtime/rescue-time.ts";
 
 export type RescueStep =
@@ -55,7 +56,18 @@ export function judgeRescue(
 const msUntilRetry = ({ retryAt }: WorldRescue, now: number): number =>
   retryAt === undefined ? 0 : Math.max(0, Math.min(Date.parse(retryAt) - now, LONGEST_PAUSE_MS));
 
-function whyNotNow(status: WorldStatus, { base }: WorldRescue): KeptBecause | undefined {
+/**
+ * What the work is based on now: the snapshot that was under way is a version of the same session, and may have been published
+ * before its container was found after all.
+ */
+export function baseOf({ head, versions = [] }: WorldStatus, { base, snapshot }: WorldRescue): Digest | undefined {
+  const newest = versions.find(({ digest }) => digest === head?.digest);
+  const isOwn = snapshot !== undefined && newest?.operation === snapshot.operation && newest.parent === base;
+  return isOwn ? newest.digest : base;
+}
+
+function whyNotNow(status: WorldStatus, rescue: WorldRescue): KeptBecause | undefined {
+  const base = baseOf(status, rescue);
   // Also when its own Sandbox holds the World: for a later boot.
   if (status.holder) return "WorldHeld";
   if (status.registryHead) return "HeadBehindRegistry";

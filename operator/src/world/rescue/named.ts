@@ -1,5 +1,5 @@
 /** Whose work a rescue is: a record may stand on the World, on a Runtime, or on both. */
-
+import { accountsFor } from "../../runtime/rescues.ts";
 import type { WorldScope } from "../scope.ts";
 import { statusOf } from "../status-writer.ts";
 
@@ -7,5 +7,5 @@ import { statusOf } from "../status-writer.ts";
 export function isRescued({ world, dependencies }: WorldScope, operation: string): boolean {
   const onWorld = statusOf(world).rescues ?? [];
   const onRuntimes = dependencies.runtimes.list().flatMap(({ status }) => status?.rescues ?? []);
-  return [...onWorld, ...onRuntimes].some((rescue) => rescue.operation === operation);
+  return [...onWorld, ...onRuntimes].some((rescue) => accountsFor(rescue, operation));
 }

@@ -7,6 +7,7 @@ import {
   type WorldRescue,
   type WorldStatus,
 } from "@agentworlds/crds";
+import { accountsFor } from "../../runtime/rescues.ts";
 import type { WorldStatusPatch } from "../status-writer.ts";
 
 type Change = WorldStatusPatch | undefined;
@@ -20,7 +21,7 @@ export function withNewRescue({ rescues = [], holder, pending }: WorldStatus, re
   return unlessEmpty({
     ...(isNew ? { rescues: [...rescues, rescue] } : {}),
     ...(holder?.uid === rescue.sandbox.uid ? { holder: null } : {}),
-    ...(pending?.operation === rescue.operation ? { pending: null } : {}),
+    ...(accountsFor(rescue, pending?.operation) ? { pending: null } : {}),
   });
 }
 
@@ -35,14 +36,14 @@ export function withChangedRescue(
   { rescues = [], pending }: WorldStatus,
   { operation, fields, abandon }: RescueChange,
 ): Change {
-  const isKnown = rescues.some((rescue) => rescue.operation === operation);
+  const known = rescues.find((rescue) => rescue.operation === operation);
   return unlessEmpty({
-    ...(isKnown
+    ...(known
       ? {
           rescues: rescues.map((rescue) => (rescue.operation === operation ? { ...rescue, ...fields } : rescue)),
         }
       : {}),
-    ...(abandon && pending?.operation === operation ? { pending: null } : {}),
+    ...(abandon && accountsFor(known ?? { operation }, pending?.operation) ? { pending: null } : {}),
   });
 }
 
@@ -50,12 +51,13 @@ export function withoutRescue(
   { rescues = [], lostWork = [], pending }: WorldStatus,
   { operation, lost }: { readonly operation: string; readonly lost?: LostWork },
 ): Change {
-  const left = rescues.filter((rescue) => rescue.operation !== operation);
+  const ended = rescues.find((rescue) => rescue.operation === operation);
+  const left = rescues.filter((rescue) => rescue !== ended);
   const isNew = lost !== undefined && !lostWork.some((known) => known.operation === operation);
   return unlessEmpty({
     ...(left.length < rescues.length ? { rescues: left } : {}),
     ...(isNew ? { lostWork: [...lostWork, lost].slice(-LIMITS.lostWork) } : {}),
-    ...(pending?.operation === operation ? { pending: null } : {}),
+    ...(accountsFor(ended ?? { operation }, pending?.operation) ? { pending: null } : {}),
   });
 }
 

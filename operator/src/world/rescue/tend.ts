@@ -12,7 +12,7 @@ import { statusOf, WorldGone } from "../status-writer.ts";
 import { isItsSessions } from "./adopt.ts";
 import { ForeignRescue, hostOf, removeWork, WorkGone } from "./host.ts";
 import { judgeRescue, rescueBackoffMs } from "./judge.ts";
-import { causeOf, publishRescue } from "./publish.ts";
+import { causeOf, publishRescue, publishSnapshotOf } from "./publish.ts";
 
 /** How one look at a rescue ended. */
 export type Tended =
@@ -70,11 +70,35 @@ async function attempt(scope: WorldScope, rescue: WorldRescue, { isLast }: { isL
       await noteFailure(scope, rescue, message);
       return { kind: "published", version };
     }
-    if (error instanceof WorkGone) return giveUp(scope, rescue, { cause: "ContainerGone", message });
-    if (isLast) return giveUp(scope, rescue, { cause: "Expired", message: overMessage(rescue, message) });
+    if (error instanceof WorkGone) return fallBack(scope, rescue, { cause: "ContainerGone", message }, { isLast });
+    if (isLast) return fallBack(scope, rescue, { cause: "Expired", message: overMessage(rescue, message) }, { isLast });
     await noteFailure(scope, rescue, message);
     return { kind: "failed", message };
   }
+}
+
+/** The work is not to be had: it is given up, and what a snapshot had captured before becomes the version. */
+async function fallBack(
+  scope: WorldScope,
+  rescue: WorldRescue,
+  end: Pick<LostWork, "cause" | "message">,
+  { isLast }: { readonly isLast: boolean },
+): Promise<Tended> {
+  let saved: PublishedVersion | undefined;
+  try {
+    saved = await publishSnapshotOf(scope, rescue);
+  } catch (error) {
+    if (isEndOfPass(scope, error)) throw error;
+    const message = clip(`${end.message}; its snapshot: ${describe(error)}`, LIMITS.message);
+    if (!isLast) {
+      await noteFailure(scope, rescue, message);
+      return { kind: "failed", message };
+    }
+    return giveUp(scope, rescue, { ...end, message });
+  }
+  if (!saved) return giveUp(scope, rescue, end);
+  const message = `${end.message}; what a snapshot had captured before is ${versionTag(saved.version)} (${saved.digest})`;
+  return giveUp(scope, rescue, { ...end, message: clip(message, LIMITS.message) });
 }
 
 /** A stale object, a World that is gone or a lost lease says nothing of the rescue. */
