@@ -1,4 +1,4 @@
-/** What a session wants while nothing of it ends: nothing runs, it boots, it runs, it saves nothing. */
+/** What a session wants when nothing runs, when it boots, when it runs, and when it saves nothing. */
 import { at } from "../runtime/test-objects.test-kit.ts";
 import {
   ABSENT,
