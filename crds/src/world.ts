@@ -112,7 +112,7 @@ export const worldSpecSchema = transition(
     description: text(LIMITS.description)
       .exactOptional()
       .describe(
-        "Prose for people and agents, at most 1024 characters. Every version carries the text in force when it was made.",
+        "Prose for people and agents, at most 1024 characters. Every version carries the text in force when it was made: what was stated last, here or for a snapshot.",
       ),
     runtime: z
       .object({ name: objectName().describe("Name of the Runtime.") })
@@ -315,6 +315,11 @@ export const worldStatusSchema = z.object({
     .exactOptional()
     .describe("Versions that exist, newest last; at most 128."),
   nextVersion: count().exactOptional().describe("The next number to reserve; it only grows."),
+  observedDescription: text(LIMITS.description)
+    .exactOptional()
+    .describe(
+      "`spec.description` as a version has taken it over: one that differs is new, and the next version carries it.",
+    ),
   pending: pendingSchema.exactOptional().describe("A publication on its way: reserved and not yet committed."),
   holder: holderSchema.exactOptional().describe("The one Sandbox that may write."),
   rescues: list(rescueSchema, LIMITS.rescues)

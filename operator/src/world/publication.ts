@@ -3,7 +3,7 @@
  * A function over plain values, so that work becomes a version whether or not its Sandbox is still there. Repeatable: the
  * operation's reservation gives the same number and time, so a retry makes the same digest.
  */
-import type { CausedBy, Recovery, SandboxReference, World, WorldPending, WorldVersion } from "@agentworlds/crds";
+import type { CausedBy, Recovery, SandboxReference, WorldPending, WorldVersion } from "@agentworlds/crds";
 import { clip, LIMITS } from "@agentworlds/crds";
 import type { Log } from "../reconciler/log.ts";
 import { Waiting } from "../reconciler/policy.ts";
@@ -16,6 +16,7 @@ import { configOfVersion, digestOf } from "../snapshot/image-config.ts";
 import { manifestOfVersion, ownerOfTag, putVersion, readBackVersion, repairTags } from "../snapshot/publish.ts";
 import { isSpoilt } from "../snapshot/spoilt-manifest.ts";
 import { creatorOf } from "./creator.ts";
+import { descriptionInForce } from "./description.ts";
 import { statusOf, type WorldRef, type WorldStatusWriter } from "./status-writer.ts";
 
 /** What a publication is made with. */
@@ -225,12 +226,4 @@ async function draftVersion(
       description: clip(description, LIMITS.description),
     },
   };
-}
-
-/** What was stated last: a new text in the spec, else what the newest version carries. */
-export function descriptionInForce(world: World): string {
-  const versions = statusOf(world).versions ?? [];
-  const stated = world.spec.description;
-  const isNew = stated !== undefined && !versions.some((version) => version.description === stated);
-  return isNew ? stated : (versions.at(-1)?.description ?? "");
 }

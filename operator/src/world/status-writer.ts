@@ -7,6 +7,7 @@ import type { LostWork, World, WorldRequestResult, WorldRescue, WorldStatus, Wor
 import type { ResourceClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import { retryOnConflict } from "../kube/retry-on-conflict.ts";
+import { observedAfter } from "./description.ts";
 import type { CommitVerdict, HoldClaim, HoldVerdict, ReservationRequest, ReservationVerdict } from "./lineage.ts";
 import { isOutdated, judgeCommit, judgeHold, judgeReservation } from "./lineage.ts";
 import {
@@ -273,7 +274,9 @@ export function createWorldStatusWriter(worlds: ResourceClient<World>): WorldSta
           const verdict = judgeCommit(status, request);
           if (verdict.kind !== "commit") return { result: verdict, ...withoutOutdated(status, request.operation) };
           const genesis = request.genesis === undefined ? {} : { genesis: request.genesis };
-          return { result: verdict, patch: { ...verdict.patch, ...genesis } };
+          const observedDescription = observedAfter(world, request.version.description);
+          const observed = observedDescription === undefined ? {} : { observedDescription };
+          return { result: verdict, patch: { ...verdict.patch, ...genesis, ...observed } };
         },
         signal,
       );

@@ -9,7 +9,7 @@ import { isConflict } from "../../kube/errors.ts";
 import { Overtaken, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
 import type { CaptureRequest, UploadedCapture } from "../../snapshot/contract.ts";
-import { descriptionInForce } from "../../world/publication.ts";
+import { descriptionInForce } from "../../world/description.ts";
 import { WorldGone } from "../../world/status-writer.ts";
 import { dropCapture } from "../capture.ts";
 import { isToBeRescued, LONGEST_BACKOFF_MS, snapshotBackoffMs } from "../deadline.ts";

@@ -19,8 +19,8 @@ import {
 import { isSpoilt, timeAfter } from "../../snapshot/spoilt-manifest.ts";
 import { type ImageFacts, isImageOf } from "../../snapshot/version-annotations.ts";
 import { creatorOf } from "../creator.ts";
+import { descriptionInForce } from "../description.ts";
 import { repositoryInRegistry } from "../own-repository.ts";
-import { descriptionInForce } from "../publication.ts";
 import type { WorldScope } from "../scope.ts";
 import { statusOf } from "../status-writer.ts";
 import { causeOf, uploadWork } from "./publish.ts";
