@@ -1,6 +1,7 @@
 /** The operator's entry point: arguments, settings, signals, exit code. Everything else is process/run.ts. */
 import { parseArgs } from "node:util";
 import { ConfigError, loadConfig, parseConfig } from "./config.ts";
+import { ConnectionConfigError } from "./kube/connection.ts";
 import { runOperator } from "./process/run.ts";
 import { createLogger } from "./telemetry/logger.ts";
 
@@ -45,15 +46,20 @@ async function main(): Promise<number> {
     return 0;
   } catch (error) {
     if (stop.signal.aborted && error === stop.signal.reason) return 0;
+    if (isOfSettings(error)) throw error;
     log.error({ err: error }, "the operator ended");
     return 1;
   }
 }
 
+/** Somebody has to change a setting; its message names which. */
+const isOfSettings = (error: unknown): error is Error =>
+  error instanceof ConfigError || error instanceof ConnectionConfigError;
+
 try {
   process.exitCode = await main();
 } catch (error) {
-  const isExpected = error instanceof ConfigError || (error instanceof TypeError && "code" in error);
+  const isExpected = isOfSettings(error) || (error instanceof TypeError && "code" in error);
   process.stderr.write(`${isExpected ? error.message : error instanceof Error ? error.stack : String(error)}\n`);
   process.exitCode = 2;
 }

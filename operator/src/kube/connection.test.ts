@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 import { createKubeClient } from "./client.ts";
-import { Connection, ConnectionConfigError } from "./connection.ts";
+import { Connection, ConnectionConfigError, type ConnectionSource, expectConfigured } from "./connection.ts";
 import { fakeApi, json, plainKubeconfig } from "./fake-api.test-kit.ts";
 
 const signal = new AbortController().signal;
@@ -61,6 +61,22 @@ test("what is missing is said: no kubeconfig, no file, no context, no token", as
     });
     await connection.close();
   }
+});
+
+// KUBECONFIG=/nope looked like an outage: the same warning every two seconds, for ever.
+test("a configuration that is not there is named by the setting before anything begins; a server that is away is not asked", async () => {
+  const broken: [source: ConnectionSource, sentence: RegExp][] = [
+    [{ kind: "kubeconfig", path: "/nope" }, /^--kubeconfig \/nope cannot be read: ENOENT/],
+    [{ kind: "kubeconfigText", text: "{}" }, /no current context/],
+  ];
+  for (const [source, sentence] of broken) {
+    await assert.rejects(expectConfigured(source), (error) => {
+      assert.ok(error instanceof ConnectionConfigError);
+      assert.match(error.message, sentence);
+      return true;
+    });
+  }
+  await expectConfigured({ kind: "kubeconfigText", text: plainKubeconfig(1) });
 });
 
 test("a file that could not be read is read at the next call", async () => {

@@ -170,6 +170,30 @@ async function loadConfig(source: ConnectionSource): Promise<KubeConfig> {
   return config;
 }
 
+/**
+ * Whether there is a configuration to begin with; whether its credentials are good, and the server there, is not asked.
+ * @throws ConnectionConfigError naming the option or variable that has to be changed.
+ */
+export async function expectConfigured(source: ConnectionSource): Promise<void> {
+  const setting = settingOf(source);
+  try {
+    const config = await loadConfig(source);
+    if (config.getCurrentCluster() !== null) return;
+  } catch (cause) {
+    if (cause instanceof ConnectionConfigError) throw cause;
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ConnectionConfigError(`${setting} cannot be read: ${why}`, { cause });
+  }
+  throw new ConnectionConfigError(`${setting} has no current context with a cluster`);
+}
+
+function settingOf(source: ConnectionSource): string {
+  if (source.kind === "kubeconfig") return `--kubeconfig ${source.path}`;
+  const variable = process.env["KUBECONFIG"] ?? "";
+  if (source.kind === "ambient" && variable !== "") return `KUBECONFIG=${variable}`;
+  return source.kind === "serviceAccount" ? "the pod's service account" : "the kubeconfig";
+}
+
 /** client-node falls back to http://localhost:8080, which then fails with a sentence about TLS. Say what is missing instead. */
 async function requireAmbient(): Promise<void> {
   if ((process.env["KUBECONFIG"] ?? "") !== "") return;

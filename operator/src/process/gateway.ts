@@ -9,6 +9,7 @@ import { systemClock } from "../reconciler/clock.ts";
 import { whenAborted } from "../reconciler/deadline.ts";
 import type { DriverPool } from "../runtime/driver-pool.ts";
 import type { Mirrors } from "./mirror.ts";
+import { onPort } from "./taken-port.ts";
 
 export interface GatewayParts {
   readonly config: Config;
@@ -32,22 +33,24 @@ export function createGatewayRole(parts: GatewayParts): GatewayRole {
     async run(stop) {
       const admissionClientCa = await admissionClientCaOf(parts.config);
       await parts.mirrors.synced(stop);
-      const gateway = await createGateway({
-        kube: parts.kube,
-        sandboxes: sandboxReader(parts.kube, systemClock),
-        drivers: (runtime, host, signal) => parts.drivers.driverFor(runtime, host, signal),
-        clock: systemClock,
-        logger: parts.log,
-        config: {
-          namespace: parts.config.namespace,
-          name: parts.identity,
-          host: parts.config.gateway.address,
-          port: parts.config.gateway.port,
-          ...wayOf(parts.config),
-          ...(admissionClientCa === undefined ? {} : { admissionClientCa }),
-        },
-        signal: stop,
-      });
+      const create = () =>
+        createGateway({
+          kube: parts.kube,
+          sandboxes: sandboxReader(parts.kube, systemClock),
+          drivers: (runtime, host, signal) => parts.drivers.driverFor(runtime, host, signal),
+          clock: systemClock,
+          logger: parts.log,
+          config: {
+            namespace: parts.config.namespace,
+            name: parts.identity,
+            host: parts.config.gateway.address,
+            port: parts.config.gateway.port,
+            ...wayOf(parts.config),
+            ...(admissionClientCa === undefined ? {} : { admissionClientCa }),
+          },
+          signal: stop,
+        });
+      const gateway = await onPort("gateway", create);
       serving = true;
       parts.log.info({ port: gateway.port }, "the sessions API is served");
       await whenAborted(stop);

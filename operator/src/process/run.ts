@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 import { installationId } from "../installation.ts";
 import { createKubeClient } from "../kube/client.ts";
-import type { ConnectionSource } from "../kube/connection.ts";
+import { type ConnectionSource, expectConfigured } from "../kube/connection.ts";
 import { LEASES } from "../kube/resource-types.ts";
 import { systemClock } from "../reconciler/clock.ts";
 import type { Lease } from "../reconciler/lease.ts";
@@ -16,6 +16,7 @@ import { createGatewayRole } from "./gateway.ts";
 import { createMirrors, type Mirrors } from "./mirror.ts";
 import { patiently } from "./patience.ts";
 import { openRegistries } from "./registries.ts";
+import { onPort } from "./taken-port.ts";
 
 export interface RunOptions {
   readonly config: Config;
@@ -32,6 +33,8 @@ interface Role {
 
 /** Runs until `stop` aborts. Rejects when a part cannot be started, or ends although nobody asked it to. */
 export async function runOperator({ config, connection, log, stop }: RunOptions): Promise<void> {
+  // An API server that does not answer heals; a file that is not there is a wrong setting, and nothing to wait for.
+  await expectConfigured(connection);
   const identity = dnsLabel(`${hostname()}-${process.pid}`);
   const {
     registry: series,
@@ -74,14 +77,11 @@ export async function runOperator({ config, connection, log, stop }: RunOptions)
   }
   // A gateway asks no registry: what is wrong with one keeps no gateway from serving.
   if (config.role !== "controller") roles.push(createGatewayRole(shared));
-  parts.adopt(await serveMetrics({ port: config.metrics.port, registry: series }), (endpoint) => endpoint.close());
-  parts.adopt(
-    await serveHealth({
-      port: config.health.port,
-      problems: () => [...mirrors.problems(), ...roles.flatMap((role) => role.problems())],
-    }),
-    (endpoint) => endpoint.close(),
-  );
+  const metricsEndpoint = () => serveMetrics({ port: config.metrics.port, registry: series });
+  parts.adopt(await onPort("metrics", metricsEndpoint), (endpoint) => endpoint.close());
+  const problems = () => [...mirrors.problems(), ...roles.flatMap((role) => role.problems())];
+  const healthEndpoint = () => serveHealth({ port: config.health.port, problems });
+  parts.adopt(await onPort("health", healthEndpoint), (endpoint) => endpoint.close());
   await runRoles(roles, { mirrors, stop });
   log.info({}, "stopped in order");
 }
