@@ -5,7 +5,7 @@ import { Failure } from "./failure.ts";
 import { pause } from "./follow-object.ts";
 import type { SandboxWrite } from "./sandbox-store.ts";
 import { notRunning } from "./session.ts";
-import { type TouchWrite, touchDeadline, touchWrite } from "./touch.ts";
+import { aliveEveryMs, type TouchWrite, touchDeadline, touchWrite } from "./touch.ts";
 
 /** A session somebody may work in now: the compute is the one recorded in the object that was read for this request. */
 export interface OpenSession {
@@ -47,14 +47,25 @@ export async function touchAfterWork(call: Call, parts: Parts, session: OpenSess
   }
 }
 
+/** Does work in the session; as long as it runs the session does not expire under it (rule 4). */
+export async function whileAlive<T>(
+  { call, parts, session }: { call: Call; parts: Parts; session: OpenSession },
+  work: () => Promise<T>,
+): Promise<T> {
+  const finished = new AbortController();
+  const alive = keepAlive(call, parts, { ...session, until: finished.signal });
+  try {
+    return await work();
+  } finally {
+    finished.abort();
+    await alive;
+  }
+}
+
 /** Touches the session from time to time while work runs in it; ends with `until`. */
-export async function keepAlive(
-  call: Call,
-  parts: Parts,
-  session: OpenSession & { until: AbortSignal },
-): Promise<void> {
+async function keepAlive(call: Call, parts: Parts, session: OpenSession & { until: AbortSignal }): Promise<void> {
   const { until } = session;
-  const everyMs = Math.max(1_000, Math.min(session.ttlMs / 3, 60_000));
+  const everyMs = aliveEveryMs(session.ttlMs);
   const background = { ...call, signal: AbortSignal.any([call.signal, until]) };
   for (;;) {
     await pause(parts.clock, everyMs, background.signal);
@@ -85,6 +96,7 @@ async function implicitTouch(
       const verdict = touchDeadline({ ...state, now, ttlMs, explicit: false });
       const write = touchWrite(verdict, {
         now,
+        ttlMs,
         expiresAt: state.expiresAt,
         lastActivityAt: lastActivity(current),
         asked: false,

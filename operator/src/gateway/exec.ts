@@ -3,7 +3,7 @@ import { LONGEST_TIMER_MS } from "../reconciler/clock.ts";
 import { commandHeader } from "../runtime/command-header.ts";
 import type { ExecRequest } from "../runtime/contract.ts";
 import { sessionEnvironment } from "../runtime/session-environment.ts";
-import { isoTime, keepAlive, type OpenSession, openForWork, touchAfterWork } from "./activity.ts";
+import { isoTime, openForWork, touchAfterWork, whileAlive } from "./activity.ts";
 import { readJson } from "./body.ts";
 import { type Answer, type Call, driverOf, json, onlyParameters, type Parts } from "./call.ts";
 import { checkProxiedTimeout, execTimeoutMs } from "./exec-timeout.ts";
@@ -47,7 +47,12 @@ export async function exec(call: Call, parts: Parts): Promise<Answer> {
   const environment = await sessionEnvironment(session.sandbox, parts.secrets, call.signal);
   const stdin = body.stdin === undefined ? {} : { stdin: Buffer.from(body.stdin, "base64") };
   const request = { ...requestOf(body, { timeoutMs, env: { ...environment, ...body.env } }), ...stdin };
-  const record = await runAlive(call, parts, { session, request });
+  const record = await whileAlive({ call, parts, session }, async () => {
+    const deadline = AbortSignal.timeout(Math.min(timeoutMs + GRACE_MS, LONGEST_TIMER_MS));
+    const signal = AbortSignal.any([call.signal, deadline]);
+    const driver = await driverOf(parts, session.compute, signal);
+    return await driver.exec(session.compute.id, request, signal);
+  });
   const after = await touchAfterWork(call, parts, session);
   return json(200, {
     exitCode: record.exitCode,
@@ -70,25 +75,6 @@ function requestOf(body: ExecBody, { timeoutMs, env }: { timeoutMs: number; env:
     ...(body.workingDir === undefined ? {} : { workingDir: body.workingDir }),
     ...(body.user === undefined ? {} : { user: body.user }),
   } satisfies ExecRequest;
-}
-
-/** Runs the command; as long as it runs the session does not expire under it (rule 4). */
-async function runAlive(
-  call: Call,
-  parts: Parts,
-  { session, request }: { session: OpenSession; request: ExecRequest & { timeoutMs: number } },
-) {
-  const finished = new AbortController();
-  const alive = keepAlive(call, parts, { ...session, until: finished.signal });
-  try {
-    const deadline = AbortSignal.timeout(Math.min(request.timeoutMs + GRACE_MS, LONGEST_TIMER_MS));
-    const signal = AbortSignal.any([call.signal, deadline]);
-    const driver = await driverOf(parts, session.compute, signal);
-    return await driver.exec(session.compute.id, request, signal);
-  } finally {
-    finished.abort();
-    await alive;
-  }
 }
 
 const base64 = (bytes: Uint8Array): string =>

@@ -1,4 +1,4 @@
-import { isoTime, openForWork, openSession, touchAfterWork } from "./activity.ts";
+import { isoTime, openForWork, openSession, touchAfterWork, whileAlive } from "./activity.ts";
 import { requestBytes } from "./body.ts";
 import { type Answer, type Call, driverOf, json, onlyParameters, type Parts } from "./call.ts";
 import { badRequest } from "./failure.ts";
@@ -36,7 +36,8 @@ export async function writeFile(call: Call, parts: Parts): Promise<Answer> {
   const content = watched(requestBytes(call.request, signal), stall, (bytes) => {
     size += bytes;
   });
-  await driver.writeFile(session.compute.id, { path, content, ...(mode === undefined ? {} : { mode }) }, signal);
+  const write = { path, content, ...(mode === undefined ? {} : { mode }) };
+  await whileAlive({ call, parts, session }, () => driver.writeFile(session.compute.id, write, signal));
   const after = await touchAfterWork(call, parts, session);
   return json(200, { size, expiresAt: after === undefined ? null : isoTime(after.expiresAt) });
 }

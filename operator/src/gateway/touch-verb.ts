@@ -85,7 +85,8 @@ function extend(
       `state at most ${Math.floor(verdict.longestTtlMs / 1_000)}, or end this session and go on in a new one`,
     );
   }
-  const write = touchWrite(verdict, { now, expiresAt, lastActivityAt: lastActivity(sandbox), asked: true });
+  const touch = { now, ttlMs: wish.ttlMs, expiresAt, lastActivityAt: lastActivity(sandbox) };
+  const write = touchWrite(verdict, { ...touch, asked: true });
   return {
     write: asStatus(write),
     result: json(200, {

@@ -27,8 +27,12 @@ export function touchDeadline(question: TouchQuestion): TouchVerdict {
   return target > expiresAt ? { kind: "set", expiresAt: target } : { kind: "unchanged" };
 }
 
-/** An implicit touch that moves the deadline by less is not worth a write. */
-const COALESCE_MS = 1_000;
+/** An implicit touch that moves the deadline by less is not worth a write: nobody notices a second, unless the ttl is short. */
+const coalesceMs = (ttlMs: number): number => Math.min(1_000, ttlMs / 4);
+
+/** How often work that runs touches its session: always in time, and so that each touch is worth its write. */
+export const aliveEveryMs = (ttlMs: number): number => Math.min(ttlMs / 3, 60_000);
+
 /** `lastActivityAt` is a hint for people, not a deadline. */
 const ACTIVITY_STEP_MS = 10_000;
 
@@ -41,10 +45,10 @@ export interface TouchWrite {
 /** Leaves out the writes of an implicit touch that nobody would notice; a touch that was asked for is always exact. */
 export function touchWrite(
   verdict: TouchVerdict,
-  facts: { now: number; expiresAt: number; lastActivityAt: number | undefined; asked: boolean },
+  facts: { now: number; ttlMs: number; expiresAt: number; lastActivityAt: number | undefined; asked: boolean },
 ): TouchWrite {
   const moves =
-    verdict.kind === "set" && (facts.asked || verdict.expiresAt - facts.expiresAt >= COALESCE_MS)
+    verdict.kind === "set" && (facts.asked || verdict.expiresAt - facts.expiresAt >= coalesceMs(facts.ttlMs))
       ? { expiresAt: verdict.expiresAt }
       : {};
   const stale = facts.lastActivityAt === undefined || facts.now - facts.lastActivityAt >= ACTIVITY_STEP_MS;
