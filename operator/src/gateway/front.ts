@@ -2,15 +2,16 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Logger } from "pino";
 import { AdmissionWebhook } from "./admission-webhook.ts";
-import { sendAnswer, sendFailure, sendJson } from "./answer.ts";
+import { sendAnswer, sendJson } from "./answer.ts";
 import type { Authenticator } from "./authentication.ts";
 import { type Authorizer, attemptsToReview } from "./authorization.ts";
 import { type Answer, type Call, json, onlyParameters, type Parts, type WorldCall } from "./call.ts";
 import { discoveryDocument } from "./discovery.ts";
 import { exec } from "./exec.ts";
-import { asFailure, badRequest, Failure } from "./failure.ts";
+import { badRequest } from "./failure.ts";
 import { readFile, writeFile } from "./files.ts";
 import type { InFlightLimit } from "./in-flight.ts";
+import { reportFailure, type Subject } from "./report.ts";
 import { splitTarget } from "./request-target.ts";
 import { askOfRescue, exportRescue, viewRescues } from "./rescues.ts";
 import { type Action, type Route, routeOf, type WorldAction, type WorldRoute } from "./routes.ts";
@@ -94,7 +95,7 @@ export async function serve(front: FrontParts, request: IncomingMessage, respons
     await sendAnswer(response, await handle(route, call, front.parts), signal);
     logger.debug({ action, user: identity.user, ...objectOf(route) }, "served");
   } catch (error) {
-    answerError({ request, response, logger }, error, route);
+    reportFailure({ request, response, logger, gone: gone.signal }, error, route && subjectOf(route));
   }
 }
 
@@ -105,18 +106,11 @@ const handle = (route: Route | WorldRoute, call: Omit<Call, "route">, parts: Par
     ? worldHandlers[route.action]({ ...call, route }, parts)
     : handlers[route.action]({ ...call, route }, parts);
 
-function answerError(
-  exchange: { request: IncomingMessage; response: ServerResponse; logger: Logger },
-  error: unknown,
-  route: Route | WorldRoute | undefined,
-): void {
-  const failure = error instanceof Failure ? error : asFailure(error);
-  const about = { code: failure.code, status: failure.status, action: route?.action, ...(route && objectOf(route)) };
-  // A refusal is the client's business; what the gateway could not do is the operator's.
-  if (failure.status >= 500) exchange.logger.error({ ...about, err: failure.cause ?? failure }, "request failed");
-  else exchange.logger.debug(about, "request refused");
-  sendFailure(exchange, failure, route && { resource: route.resource, name: objectOf(route).name });
-}
+const subjectOf = (route: Route | WorldRoute): Subject => ({
+  action: route.action,
+  resource: route.resource,
+  ref: objectOf(route),
+});
 
 const HEALTH = ["healthz", "livez", "readyz"];
 
