@@ -126,6 +126,13 @@ export class Stage implements AsyncDisposable {
     return join(this.#registryData, "docker/registry/v2/blobs/sha256", hex.slice(0, 2), hex, "data");
   }
 
+  /** The file by which a repository of that registry has a blob. */
+  linkFile(repository: string, digest: Digest): string {
+    if (this.#registryData === undefined) throw new Error("the shared registry's files are not this test's");
+    const layers = join(this.#registryData, "docker/registry/v2/repositories", repository, "_layers/sha256");
+    return join(layers, digest.slice("sha256:".length), "link");
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await using _ = this.#owned;
     // The engine may be shared: no container of this test stays.

@@ -152,6 +152,11 @@ const unsupported: [name: string, image: object, pattern: RegExp][] = [
     /artifact/,
   ],
   [
+    "more layers than an engine boots",
+    { ...DOCKER_IMAGE, layers: Array.from({ length: 125 }, () => firstLayer) },
+    /it has 125 layers, and an engine boots at most 124/,
+  ],
+  [
     "fewer layers than diff ids",
     { ...DOCKER_IMAGE, layers: DOCKER_IMAGE.layers.slice(1) },
     /4 layers and its config 5 diff ids/,

@@ -12,6 +12,8 @@ import {
 import { isDigest } from "./digest.ts";
 import { RegistryError } from "./errors.ts";
 import { inParallel } from "./in-parallel.ts";
+import { MOST_LAYERS } from "./layer-limit.ts";
+import { needsNoUpload } from "./upload.ts";
 
 /** What to copy, and where to. */
 export interface CopyImageRequest {
@@ -111,7 +113,7 @@ interface CopyPlaces {
 
 async function copyBlob(request: CopyPlaces, blob: Descriptor): Promise<void> {
   const { source, target, signal } = request;
-  if (await target.client.verifyBlob(target.repository, blob, signal)) return;
+  if (await needsNoUpload(() => target.client.verifyBlob(target.repository, blob, signal))) return;
   const isSameRegistry = new URL(source.client.endpoint.url).origin === new URL(target.client.endpoint.url).origin;
   if (
     isSameRegistry &&
@@ -159,6 +161,9 @@ function platformOf(entry: Descriptor): string {
 export function toOciManifest(image: ImageManifest): ImageManifest {
   if (!CONFIG_TYPES.includes(image.config.mediaType)) {
     throw unsupported(`it is an artifact of type ${image.config.mediaType}, not a container image`);
+  }
+  if (image.layers.length > MOST_LAYERS) {
+    throw unsupported(`it has ${image.layers.length} layers, and an engine boots at most ${MOST_LAYERS}`);
   }
   return {
     ...image,

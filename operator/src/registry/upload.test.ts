@@ -53,6 +53,27 @@ test("a stream that fits into one chunk is sent in one piece, and not at all whe
   assert.deepEqual(changes, ["POST", "PUT"]);
 });
 
+test("a blob of which the registry can say nothing is sent again, and proved: a full disk leaves its record empty", async () => {
+  let isWritten = false;
+  await using it = await uploadTo(({ method }, response) => {
+    if (method === "PUT") isWritten = true;
+    if (method !== "GET" || isWritten) return false;
+    refuse(response, 500, "UNKNOWN");
+    return true;
+  });
+  assert.deepEqual(await it.putBlob(content), { digest: digestOf(content), size: content.length });
+  assert.equal(isWritten, true);
+});
+
+test("a registry that fails at everything gets no further than the look and the first try", async () => {
+  await using it = await uploadTo((_, response) => {
+    refuse(response, 500, "UNKNOWN");
+    return true;
+  });
+  await assert.rejects(it.putBlob(content), is("Unavailable"));
+  assert.deepEqual([...new Set(it.registry.requests.map(({ method }) => method))], ["GET", "POST"]);
+});
+
 test("a stream that ends exactly at a chunk sends no empty chunk", async () => {
   await using it = await uploadTo();
   await it.upload(content.subarray(0, 2000));

@@ -43,10 +43,23 @@ interface StoredBlob {
   readonly size: number;
 }
 
+/**
+ * Whether a blob was proved to be there. A registry that fails over this one blob is sent it again: a disk that was full
+ * leaves its record of the blob empty, and nothing but an upload or a mount writes that anew (seen on distribution 3.0.0).
+ */
+export async function needsNoUpload(prove: () => Promise<boolean>): Promise<boolean> {
+  try {
+    return await prove();
+  } catch (error) {
+    if (isRegistryError(error, "Unavailable") && (error.status ?? 0) >= 500) return false;
+    throw error;
+  }
+}
+
 /** Uploads bytes in one piece unless the registry proves that it has them. */
 export async function putBlob(target: BlobTarget, bytes: Uint8Array): Promise<StoredBlob> {
   const blob: StoredBlob = { digest: digestOf(bytes), size: bytes.length };
-  if (await verifyBlob(target, blob)) return blob;
+  if (await needsNoUpload(() => verifyBlob(target, blob))) return blob;
   for (let sessions = 1; ; sessions += 1) {
     try {
       await inSession(target, (session) => commit(target, session, { blob, body: bytes }));

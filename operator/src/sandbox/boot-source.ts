@@ -2,7 +2,7 @@
 import type { VersionPointer, World } from "@agentworlds/crds";
 import { findCondition } from "../reconciler/conditions.ts";
 import { Waiting } from "../reconciler/policy.ts";
-import { MOST_LAYERS } from "../snapshot/publish.ts";
+import { MOST_LAYERS } from "../registry/layer-limit.ts";
 import { explainContradiction, explainFull, explainRegistryHead, REMEDY_FULL } from "../world/lineage.ts";
 import { findAhead, recordAhead } from "../world/registry-ahead.ts";
 import { explainOwnRegistryErrors } from "../world/source-errors.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { findCondition } from "../reconciler/conditions.ts";
-import { MOST_LAYERS } from "../snapshot/publish.ts";
+import { MOST_LAYERS } from "../registry/layer-limit.ts";
 import { assertClean, isReady, type Parts } from "./lives.test-kit.ts";
 import { memoryParts } from "./memory-parts.test-kit.ts";
 

@@ -15,6 +15,7 @@ import { isRuntimeError } from "../runtime/errors.ts";
 import type { CaptureOwner, CaptureRequest, SnapshotMechanism, UploadedCapture } from "./contract.ts";
 import { PublicationError } from "./errors.ts";
 import { parseImageConfig } from "./image-config.ts";
+import { pushAside } from "./push-aside.ts";
 import { isSpoilt } from "./spoilt-manifest.ts";
 import { worldUidIn } from "./version-annotations.ts";
 
@@ -43,8 +44,11 @@ export function createDockerCommit(registry: InstallationRegistry): SnapshotMech
       try {
         await request.driver.push(captureName(request.operation), target, signal);
       } catch (error) {
-        if (isRuntimeError(error, "PushFailed")) await demandWritable(registry, request, signal);
-        throw error;
+        if (!isRuntimeError(error, "PushFailed")) throw error;
+        await demandWritable(registry, request, signal);
+        await pushDespite(error, () =>
+          pushAside(registry, { request, image: captureName(request.operation), tag }, signal),
+        );
       }
       try {
         return await readPushed(registry, request, signal);
@@ -115,6 +119,16 @@ async function demandWritable(
   signal: AbortSignal,
 ): Promise<void> {
   await client.uploadBlob(repository, Readable.from([Buffer.from(captureTag(operation))]), signal);
+}
+
+/** What failed first is the reason; a way round that is closed as well adds nothing to it. */
+async function pushDespite(first: unknown, wayRound: () => Promise<void>): Promise<void> {
+  try {
+    await wayRound();
+  } catch (error) {
+    if (!isRuntimeError(error, "PushFailed")) throw error;
+    throw first;
+  }
 }
 
 /** An engine tags what it pushes last: whatever the tag names is there whole. */

@@ -9,17 +9,10 @@ import {
   type RegistryClient,
 } from "../registry/contract.ts";
 import type { RegistryErrorCode } from "../registry/errors.ts";
+import { MOST_LAYERS } from "../registry/layer-limit.ts";
 import { digestOf } from "./image-config.ts";
 import { MemoryRegistry } from "./memory-registry.test-kit.ts";
-import {
-  MOST_LAYERS,
-  manifestOfVersion,
-  ownerOfTag,
-  putVersion,
-  readBackVersion,
-  repairTags,
-  versionTag,
-} from "./publish.ts";
+import { manifestOfVersion, ownerOfTag, putVersion, readBackVersion, repairTags, versionTag } from "./publish.ts";
 import type { VersionFacts } from "./version-annotations.ts";
 
 const { signal } = new AbortController();

@@ -6,6 +6,7 @@ import type { Descriptor, Digest, ImageManifest, RegistryClient } from "../regis
 import { MEDIA_TYPES } from "../registry/contract.ts";
 import { digestOf } from "../registry/digest.ts";
 import { isRegistryError } from "../registry/errors.ts";
+import { MOST_LAYERS } from "../registry/layer-limit.ts";
 import { PublicationError } from "./errors.ts";
 import { annotationsOf, type ImageFacts, worldUidIn } from "./version-annotations.ts";
 
@@ -18,9 +19,6 @@ export const versionTag = (version: number): string => `v${version}`;
 
 /** Tag of a rescue that was exported beside the lineage. */
 export const rescueTag = (operation: string): string => `rescue-${operation}`;
-
-/** dockerd refuses layer 126 (`maxLayerDepth`), and a container booted at 125 can never be committed again. */
-export const MOST_LAYERS = 124;
 
 /** The same facts and content make the same bytes. */
 export function manifestOfVersion(facts: ImageFacts, content: VersionContent): Uint8Array {

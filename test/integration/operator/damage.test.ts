@@ -1,6 +1,6 @@
 /** A registry that loses bytes of versions, on its disk: noticed by the periodic verification, named, and healed. */
 import assert from "node:assert/strict";
-import { rename } from "node:fs/promises";
+import { rename, truncate } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import type { World } from "@agentworlds/crds";
 import type { Descriptor, Digest } from "../../../operator/src/registry/contract.ts";
@@ -42,7 +42,28 @@ for (const version of ["v3", "v2"] as const) {
       return () => rename(`${path}.lost`, path);
     }
 
+    /** What a disk that was full leaves of the World's record of a blob: a file of no length. */
+    async function empty(digest: Digest): Promise<void> {
+      await truncate(stage.linkFile(stage.repositoryOf(world), digest));
+      await assert.rejects(
+        stage.registry.verifyBlob(stage.repositoryOf(world), { digest, size: 1 }, stage.site.signal),
+      );
+    }
+
     const shows = (what: string, check: (object: World) => boolean) => until(() => stage.world(world), check, { what });
+
+    test("the record of a layer that a full disk left empty is written again: the next version is published", async () => {
+      const sandbox = await stage.readySandbox(world);
+      await stage.shell(sandbox, "echo three > /root/three");
+      for (const { digest } of (await blobsOf(2)).layers.slice(-1)) await empty(digest);
+      const closed = await stage.close(sandbox);
+      assert.equal(closed.status.closed?.version, 3);
+      const ready = await stage.readySandbox(world);
+      assert.equal(await stage.shell(ready, "cat /root/one /root/two /root/three"), "one\ntwo\nthree\n");
+      await stage.close(ready, "Discard");
+      await shows("the World without a complaint", (object) => conditionOf(object, "Ready")?.status === "True");
+      world = await stage.world(world);
+    });
 
     test("head's layer is lost: HeadAvailable names it, head is not booted, an earlier version is, and it heals", async () => {
       const lost = (await blobsOf(2)).layers.at(-1)?.digest ?? "sha256:";
