@@ -70,6 +70,19 @@ test("a number that was given up is never taken again", () => {
   assert.equal(verdict.pending.version, 7);
 });
 
+test("a number that a version has is not taken again, whatever nextVersion was set to", () => {
+  const version = versionOf(4);
+  for (const nextVersion of [0, 4, undefined]) {
+    const { nextVersion: _, ...rest } = held;
+    const status = { ...rest, versions: [genesis, version], head: headOf(version) };
+    const wish = { ...request, base: version.digest };
+    const verdict = judgeReservation({ ...status, ...(nextVersion === undefined ? {} : { nextVersion }) }, wish);
+    assert.ok(verdict.kind === "reserve");
+    assert.equal(verdict.pending.version, 5);
+    assert.equal(verdict.nextVersion, 6);
+  }
+});
+
 const refusals: [name: string, status: WorldStatus, request: ReservationRequest, reason: string, names: RegExp][] = [
   [
     "while another publication is pending",

@@ -84,7 +84,7 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
   }
   const full = explainFull(status);
   if (full !== undefined) return { kind: "refused", reason: "TooManyVersions", message: `${full}; ${REMEDY_FULL}` };
-  const version = status.nextVersion ?? 0;
+  const version = nextNumber(status);
   return {
     kind: "reserve",
     nextVersion: version + 1,
@@ -104,6 +104,12 @@ export function judgeReservation(status: WorldStatus, request: ReservationReques
  */
 export const isOutdated = ({ pending, head }: WorldStatus, operation: string): boolean =>
   pending?.operation === operation && pending.base !== head?.digest;
+
+/** Also where somebody lowered `nextVersion`: a number that a version has is never taken again. */
+function nextNumber({ nextVersion = 0, versions = [], head }: WorldStatus): number {
+  const newest = versions.at(-1)?.version ?? -1;
+  return Math.max(nextVersion, newest + 1, (head?.version ?? -1) + 1);
+}
 
 /** The holder; or work that is kept for the World, while nobody holds it: not even a later boot of its own Sandbox. */
 function mayWrite({ holder, rescues = [] }: WorldStatus, { operation, uid }: { operation: string; uid: string }) {
