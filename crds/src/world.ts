@@ -181,7 +181,7 @@ export const CONSISTENCIES = {
   Image: "Image",
   /** Every process was frozen. */
   Frozen: "Frozen",
-  /** The processes ran on, because the host could not freeze them: files may be of different moments. */
+  /** A snapshot whose processes ran on, because the host could not freeze them: files may be of different moments. */
   Fuzzy: "Fuzzy",
   /** The container was dead: what its processes had not written is not in it. */
   Crash: "Crash",
@@ -220,7 +220,7 @@ const worldVersionSchema = z.object({
     "What made it: `Genesis`, `Deadline`, `Lifetime`, `Close`, `Delete`, `Mode`, `Drain`, `Snapshot` or `Crash`.",
   ),
   consistency: word(64).describe(
-    "`Image`, `Frozen` (all processes were stopped), `Fuzzy` (they ran on: the host could not freeze them) or `Crash` (captured from a dead container).",
+    "`Image`, `Frozen` (all processes were stopped), `Fuzzy` (they ran on: a snapshot on a host that could not freeze them) or `Crash` (captured from a dead container).",
   ),
   recovered: recoverySchema
     .exactOptional()

@@ -64,7 +64,7 @@ const checks: [
     { kind: "refused", reason: "CapabilityMissing", names: "commit, pidsLimit" },
   ],
   [
-    "a host that cannot freeze is no obstacle: its versions say Fuzzy",
+    "a host that cannot freeze is no obstacle: its sessions are stopped before they are captured",
     able(without("freeze")),
     needs,
     { kind: "fits" },

@@ -1,8 +1,9 @@
 /**
  * How a session stands while it is captured. A running one runs the World's hook, has its files brought to the disk and is
- * frozen, in this order; where the host cannot do that the version says `Fuzzy`
- * instead of pretending. One that has ended by itself stands still: what its processes had not written is lost, and the
- * version says how it ended.
+ * frozen, in this order. Where the host cannot freeze, a session that ends is stopped instead: nothing may be worked in it
+ * after the capture, because its container goes with the version. Of one that goes on the version says `Fuzzy` instead of
+ * pretending. One that has ended by itself stands still: what its processes had not written is lost, and the version says how
+ * it ended.
  */
 import { CONSISTENCIES, type Consistency, type Recovery } from "@agentworlds/crds";
 import type { ObservedCompute, RuntimeDriver } from "../runtime/contract.ts";
@@ -30,7 +31,7 @@ interface Stand {
 async function standStill(scope: SandboxScope, driver: RuntimeDriver): Promise<Stand> {
   const id = scope.sandbox.status?.compute?.id;
   if (id === undefined) throw new OperationLost("nothing to capture from");
-  if (!isAlive(scope.observed)) return standOfDead(scope.observed);
+  if (!isAlive(scope.observed)) return standOfDead(scope);
   try {
     return await standOfLive(scope, { driver, id });
   } catch (error) {
@@ -38,7 +39,7 @@ async function standStill(scope: SandboxScope, driver: RuntimeDriver): Promise<S
     // It ended between the look and the freeze.
     scope.observed = await driver.inspect(id, scope.context.signal);
     if (scope.observed.state !== "Exited") throw error;
-    return standOfDead(scope.observed);
+    return standOfDead(scope);
   }
 }
 
@@ -61,16 +62,25 @@ export const isAlive = (observed: ObservedCompute | undefined): boolean =>
   observed?.state === "Running" || observed?.state === "Frozen";
 
 async function freeze(scope: SandboxScope, { driver, id }: Container): Promise<Consistency> {
-  if (!canFreeze(scope)) return CONSISTENCIES.Fuzzy;
+  if (!canFreeze(scope)) return standUnfrozen(scope, { driver, id });
   try {
     await driver.freeze(id, scope.context.signal);
     return CONSISTENCIES.Frozen;
   } catch (error) {
     const attempt = currentOperation(scope).attempts + 1;
     if (!isRuntimeError(error, "HostRefused") || attempt < MOST_FREEZE_ATTEMPTS) throw error;
-    scope.dependencies.log.warn({ id, err: error }, "the host does not freeze this container: its capture is fuzzy");
-    return CONSISTENCIES.Fuzzy;
+    scope.dependencies.log.warn({ id, err: error }, "the host does not freeze this container");
+    return standUnfrozen(scope, { driver, id });
   }
+}
+
+/** That it is stopped by us is written down first: a retry must not take it for a container that ended by itself. */
+async function standUnfrozen(scope: SandboxScope, { driver, id }: Container): Promise<Consistency> {
+  if (currentOperation(scope).verb === "Snapshot") return CONSISTENCIES.Fuzzy;
+  await recordStage(scope, { consistency: CONSISTENCIES.Crash });
+  await driver.stop(id, scope.context.signal);
+  scope.observed = await driver.inspect(id, scope.context.signal);
+  return CONSISTENCIES.Crash;
 }
 
 /** What is not known of a host is tried. */
@@ -80,9 +90,14 @@ function canFreeze({ sandbox, dependencies }: SandboxScope): boolean {
   return known?.capabilities === undefined || known.capabilities.includes("freeze");
 }
 
-function standOfDead(observed: ObservedCompute | undefined): Stand {
+function standOfDead(scope: SandboxScope): Stand {
+  const { observed } = scope;
   const consistency = CONSISTENCIES.Crash;
-  return observed?.state === "Exited" ? { consistency, recovered: recoveryOf(observed) } : { consistency };
+  const { consistency: before, recovered } = currentOperation(scope);
+  const wasStopped = before === consistency && recovered === undefined;
+  return observed?.state === "Exited" && !wasStopped
+    ? { consistency, recovered: recoveryOf(observed) }
+    : { consistency };
 }
 
 /**

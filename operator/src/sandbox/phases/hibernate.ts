@@ -4,10 +4,11 @@
  * is written before the next begins and may be repeated; a later process goes on from the stage it finds.
  */
 import { randomUUID } from "node:crypto";
-import { clip, LIMITS, type SandboxOperation } from "@agentworlds/crds";
+import { CONSISTENCIES, clip, LIMITS, type SandboxOperation } from "@agentworlds/crds";
 import { isConflict } from "../../kube/errors.ts";
 import { Overtaken, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
+import type { ObservedCompute } from "../../runtime/contract.ts";
 import type { CaptureRequest, UploadedCapture } from "../../snapshot/contract.ts";
 import { descriptionInForce } from "../../world/description.ts";
 import { WorldGone } from "../../world/status-writer.ts";
@@ -88,9 +89,11 @@ async function takeStages(scope: SandboxScope): Promise<void> {
   const capture = { operation: operation.id, driver, computeId: compute.id, owner, repository: repositoryName(scope) };
   const isThere = isAlive(observed) || observed?.state === "Exited";
 
-  if (needsCapture(operation) || (isThere && !(await isStillCaptured(scope, operation)))) {
+  const isOutdated = needsCapture(operation) || (isThere && hasRunOn(operation, observed));
+  if (isOutdated || (isThere && !(await isStillCaptured(scope, operation)))) {
     // The session may have run on since an earlier try: a capture that is already there is adopted only where it stood still.
-    const isFresh = operation.stage !== "Intended" && observed?.state !== "Running";
+    const stoodStill = observed?.state !== "Running" && operation.consistency !== CONSISTENCIES.Fuzzy;
+    const isFresh = operation.stage === "Frozen" && stoodStill;
     if (!isFresh && (await snapshots.forgetCapture(capture, signal)) === "Foreign") await renameOperation(scope);
     await quiesce(scope, driver);
     await snapshots.capture(capture, signal);
@@ -126,6 +129,13 @@ async function takeStages(scope: SandboxScope): Promise<void> {
     },
   );
 }
+
+/**
+ * An ending's capture must be of a container that stands still from then on: somebody may have thawed or started it since, and
+ * an older operator let the processes of a host that cannot freeze run on.
+ */
+const hasRunOn = ({ verb, consistency }: SandboxOperation, observed: ObservedCompute | undefined): boolean =>
+  verb !== "Snapshot" && (observed?.state === "Running" || consistency === CONSISTENCIES.Fuzzy);
 
 /** A stage that is not known, of a newer operator, is none: what it may have left is found by the operation's id. */
 const needsCapture = ({ stage }: SandboxOperation): boolean => !isPastCapture(stage);
