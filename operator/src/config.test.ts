@@ -63,6 +63,21 @@ const refused: [name: string, document: unknown, names: RegExp][] = [
     { registry, leader: { leaseDurationSeconds: 0.5 } },
     /leader\.leaseDurationSeconds/,
   ],
+  [
+    "a renew deadline that is too near the end of the lease",
+    { registry, leader: { leaseDurationSeconds: 15, renewDeadlineSeconds: 12.1 } },
+    /leader\.renewDeadlineSeconds \(AGENTWORLDS_LEADER_RENEW_DEADLINE_SECONDS\): must be at most 12, 0\.8 of leader\.leaseDurationSeconds/,
+  ],
+  [
+    "a lease that is too short for the renew deadline that nobody stated",
+    { registry, leader: { leaseDurationSeconds: 5 } },
+    /leader\.renewDeadlineSeconds .*: must be at most 4,/,
+  ],
+  [
+    "a pause that leaves too few tries before the renew deadline",
+    { registry, leader: { leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2.5 } },
+    /leader\.retryPeriodSeconds .*: must be at most 2, a fifth of leader\.renewDeadlineSeconds/,
+  ],
   ["a list instead of a mapping", [1], /object/],
   ["a text", "registry", /object/],
 ];
@@ -112,6 +127,11 @@ for (const [name, document, lines] of explained) {
     assert.deepEqual(said.toSorted(), lines.map((line) => `- ${line}`).toSorted());
   });
 }
+
+test("a lease, its renew deadline and its pause are taken as they are stated, up to the bounds", () => {
+  const leader = { leaseDurationSeconds: 5, renewDeadlineSeconds: 4, retryPeriodSeconds: 0.8 };
+  assert.deepEqual(parseConfig({ registry, leader }).leader, leader);
+});
 
 test("every wrong key is named at once, and no value is repeated", async () => {
   const message = await refusal(() =>

@@ -80,16 +80,32 @@ const gatewaySchema = z.strictObject({
     ),
 });
 
-const leaderSchema = z.strictObject({
-  leaseDurationSeconds: z
-    .int()
-    .min(1)
-    .max(600)
-    .default(15)
-    .describe("Others take over after this long without a renewal."),
-  renewDeadlineSeconds: seconds(10).describe("The leader ceases when it could not renew for this long."),
-  retryPeriodSeconds: seconds(2).describe("Pause between tries."),
-});
+const leaderSchema = z
+  .strictObject({
+    leaseDurationSeconds: z
+      .int()
+      .min(1)
+      .max(600)
+      .default(15)
+      .describe(
+        "Others take over after this long without a renewal. Whoever shortens it shortens the next two with it.",
+      ),
+    renewDeadlineSeconds: seconds(10).describe(
+      "The leader ceases when it could not renew for this long. At most 0.8 of `leader.leaseDurationSeconds`, so that it has ceased before another begins.",
+    ),
+    retryPeriodSeconds: seconds(2).describe(
+      "Pause between tries. At most a fifth of `leader.renewDeadlineSeconds`, so that one lost answer does not cost the lease.",
+    ),
+  })
+  .superRefine(({ leaseDurationSeconds, renewDeadlineSeconds, retryPeriodSeconds }, context) => {
+    const refuse = (key: string, message: string) => context.addIssue({ code: "custom", path: [key], message });
+    const longestRenewal = (leaseDurationSeconds * 8) / 10;
+    if (renewDeadlineSeconds > longestRenewal)
+      refuse("renewDeadlineSeconds", `must be at most ${longestRenewal}, 0.8 of leader.leaseDurationSeconds`);
+    const longestPause = renewDeadlineSeconds / 5;
+    if (retryPeriodSeconds > longestPause)
+      refuse("retryPeriodSeconds", `must be at most ${longestPause}, a fifth of leader.renewDeadlineSeconds`);
+  });
 
 const limitsSchema = z.strictObject({
   deletionDeadlineSeconds: seconds(600).describe(
@@ -192,7 +208,8 @@ function explainIssue(issue: z.core.$ZodIssue, document: unknown): string[] {
   const setting = settingsOf(configSchema).find((one) => one.path.every((key, index) => path[index] === key));
   if (!setting) return [`${path.join(".") || "the file"}: ${issue.message}`];
   const where = settingName(setting.path);
-  if (valueAt(document, setting.path) !== undefined) return [`${where}: ${issue.message}`];
+  // A default can be wrong beside what was stated.
+  if (issue.code === "custom" || valueAt(document, setting.path) !== undefined) return [`${where}: ${issue.message}`];
   return [`${where} is missing: ${setting.description ?? issue.message}`];
 }
 

@@ -79,8 +79,8 @@ export function createControllerRole(parts: ControllerParts): ControllerRole {
     identity: parts.identity,
     leaseDurationMs: leaseDurationSeconds * 1000,
     clock: parts.clock,
-    renewDeadlineMs: Math.min(renewDeadlineSeconds, leaseDurationSeconds * 0.8) * 1000,
-    retryMs: Math.min(retryPeriodSeconds, leaseDurationSeconds / 5) * 1000,
+    renewDeadlineMs: renewDeadlineSeconds * 1000,
+    retryMs: retryPeriodSeconds * 1000,
     log,
     metrics,
   });
