@@ -52,7 +52,7 @@ test("an Event carries the object, the reason, the action, the note and a MicroT
   const { metadata, note, ...rest } = bodyOf(request);
   assert.match(metadata.name, /^s\.[0-9a-f]{16}$/);
   assert.deepEqual(metadata.annotations, { "agentworlds.dev/caused-by": "ada" });
-  assert.equal(note.length, 1_024);
+  assert.equal(note, `${"x".repeat(1_021)}…`);
   assert.deepEqual(rest, {
     apiVersion: "events.k8s.io/v1",
     kind: "Event",
@@ -64,6 +64,27 @@ test("an Event carries the object, the reason, the action, the note and a MicroT
     action: "Hibernate",
     regarding: fact().regarding,
   });
+});
+
+test("a note is cut to 1,024 bytes, as the API server counts them, and never within a character", async () => {
+  const bytesOf = (text: string): number => Buffer.byteLength(text);
+  const whole = "é".repeat(512);
+  const cases: [note: string, want: string][] = [
+    [whole, whole],
+    [`${whole}x`, `${"é".repeat(510)}…`],
+    [`x${whole}`, `x${"é".repeat(510)}…`],
+    ["世".repeat(1_024), `${"世".repeat(340)}…`],
+    [`ab${"🦊".repeat(1_024)}`, `ab${"🦊".repeat(254)}…`],
+  ];
+  await using it = await setup(accept);
+  for (const [note] of cases) it.recorder.record(fact({ note }));
+  await it.recorder.flush(signal);
+  const sent = it.api.seen.map((request) => String(bodyOf(request).note));
+  assert.deepEqual(
+    sent,
+    cases.map(([, want]) => want),
+  );
+  for (const note of sent) assert.ok(bytesOf(note) <= 1_024, `${bytesOf(note)} bytes`);
 });
 
 test("the events of a cluster-scoped object live in default", async () => {

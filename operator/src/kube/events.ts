@@ -29,7 +29,7 @@ export interface EventFact {
   readonly reason: string;
   /** PascalCase verb: what the controller did, for example `Hibernate`. */
   readonly action: string;
-  /** A sentence; cut to the API's 1,024 characters. */
+  /** A sentence; cut to the API's 1,024 bytes. */
   readonly note: string;
   /** Goes onto the Event, for example who caused it. */
   readonly annotations?: Readonly<Record<string, string>>;
@@ -63,7 +63,8 @@ const MAX_SERIES = 4_096;
 /** New Events of one object: this many at once, then one a minute. A note that differs in every pass must not fill etcd. */
 const BURST = 25;
 const REFILL_MS = 60_000;
-const NOTE_LENGTH = 1_024;
+/** The API counts the bytes of a note (k8s.io/kubernetes/pkg/apis/core/validation/events.go). */
+const NOTE_BYTES = 1_024;
 
 interface EventObject extends KubeObject {
   readonly series?: { readonly count: number; readonly lastObservedTime: string };
@@ -190,7 +191,7 @@ export class EventRecorder {
       type: fact.type,
       reason: fact.reason,
       action: fact.action,
-      note: fact.note.slice(0, NOTE_LENGTH),
+      note: cutNote(fact.note),
       regarding: fact.regarding,
     };
     await this.#events.create(body, { namespace, signal: this.#stop.signal });
@@ -220,6 +221,14 @@ export class EventRecorder {
     this.#counts.dropped += 1;
     this.#options.log.warn(about(fact), `an event was left out: ${why}`);
   }
+}
+
+function cutNote(note: string): string {
+  if (Buffer.byteLength(note) <= NOTE_BYTES) return note;
+  const mark = "…";
+  // Takes whole characters only.
+  const { read } = new TextEncoder().encodeInto(note, new Uint8Array(NOTE_BYTES - Buffer.byteLength(mark)));
+  return note.slice(0, read) + mark;
 }
 
 /** Note and annotations are part of it: "published v1" and "published v2" are two facts, and so are two people's deeds. */
