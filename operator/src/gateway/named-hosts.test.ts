@@ -5,7 +5,7 @@ import type { SessionDriver } from "./call.ts";
 import { asFailure } from "./failure.ts";
 import { namedHosts } from "./named-hosts.ts";
 
-const signal = AbortSignal.timeout(10_000);
+const { signal } = new AbortController();
 const unreachable = new RuntimeError(
   "HostUnreachable",
   "POST /containers/aw-1/exec: connect ECONNREFUSED 10.1.2.3:2376",

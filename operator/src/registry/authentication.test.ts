@@ -14,7 +14,7 @@ import {
   refuse,
 } from "./fake-registry.test-kit.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const login = { username: "me", password: "hunter2" };
 
 /** A token server that numbers its tokens: `token-1`, `token-2` … */

@@ -5,7 +5,7 @@ import { digestOf } from "./digest.ts";
 import { isRegistryError, type RegistryErrorCode } from "./errors.ts";
 import { fakeRegistry, fakeServer, type Intercept, impatientClock, refuse } from "./fake-registry.test-kit.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const blob = Buffer.from("0123456789".repeat(100));
 const descriptor = { mediaType: "x/y", digest: digestOf(blob), size: blob.length };
 

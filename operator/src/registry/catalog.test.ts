@@ -7,7 +7,7 @@ import { createRegistryClient } from "./client.ts";
 import { isRegistryError, type RegistryErrorCode } from "./errors.ts";
 import { fakeServer, refuse } from "./fake-registry.test-kit.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const PREFIX = "worlds/i/team/lab-";
 
 type Page = (response: ServerResponse, origin: string) => void;

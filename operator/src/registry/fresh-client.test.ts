@@ -6,7 +6,7 @@ import type { RegistryClient, RegistryEndpoint, RegistryLogin } from "./contract
 import { RegistryError } from "./errors.ts";
 import { createFreshClient, type RegistryCredentials } from "./fresh-client.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const login = (password: string): RegistryLogin => ({ username: "operator", password });
 const DIGEST = `sha256:${"0".repeat(64)}` as const;
 const blob = { mediaType: "", digest: DIGEST, size: 1 };

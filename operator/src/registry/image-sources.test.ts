@@ -10,7 +10,7 @@ import { createImageSources } from "./image-sources.ts";
 import { DEVELOPMENT_SOURCES } from "./source-policy.ts";
 import { TargetRegistryError } from "./sources.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const json = (value: unknown) => Buffer.from(JSON.stringify(value));
 const ownOf = (host: string) => ({ registries: [host], prefix: "worlds", installation: "i" });
 const layer = Buffer.from("a layer");

@@ -11,7 +11,7 @@ import { fakeRegistry, fakeServer, impatientClock, refuse } from "./fake-registr
 import { DEVELOPMENT_SOURCES, PUBLIC_SOURCES } from "./source-policy.ts";
 import { retryAfterMs } from "./transport.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const login = { username: "me", password: "hunter2" };
 const ok = (response: ServerResponse, body: object) => {
   response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));

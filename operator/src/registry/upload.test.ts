@@ -6,7 +6,7 @@ import { isRegistryError, type RegistryErrorCode } from "./errors.ts";
 import { type FakeRegistry, fakeRegistry, type Intercept, impatientClock, refuse } from "./fake-registry.test-kit.ts";
 import type { OrphanedUpload } from "./upload.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const content = Buffer.from("0123456789".repeat(350));
 const is = (code: RegistryErrorCode) => (error: unknown) => isRegistryError(error, code);
 

@@ -4,7 +4,7 @@ import { isRuntimeError, RuntimeError } from "../errors.ts";
 import { FakeDriver } from "./driver.ts";
 import { type FakeCall, FakeHost } from "./host.ts";
 
-const signal = AbortSignal.timeout(60_000);
+const { signal } = new AbortController();
 const spec = {
   owner: { installation: "i", namespace: "n", sandbox: "s", sandboxUid: "u", boot: 1 },
   image: "base",
