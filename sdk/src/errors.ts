@@ -58,7 +58,7 @@ export interface RequestErrorFacts extends ErrorFacts {
   readonly retryAfterMs?: number | undefined;
 }
 
-/** A server answered, and not with success. `cause` is the server's sentence, where it gave one. */
+/** A server answered, and not with success. `cause` says what happened, where a gateway answered; `message` goes on to what can be done. */
 export class RequestError extends AgentWorldsError {
   override readonly name: string = "RequestError";
   override readonly status: number;

@@ -39,7 +39,8 @@ export function toRequestError(answer: FailureAnswer, call: CallFacts): RequestE
     code: code ?? codeOf(answer, call),
     message: said === "" ? `${call.what} was answered ${status}` : said,
     remediation: textIn(details, "remediation") ?? (code === undefined ? adviceOf(status, call) : undefined),
-    cause: textIn(details, "cause") ?? (said === "" ? undefined : said),
+    // Repeated as the cause, a sentence would be printed twice.
+    cause: textIn(details, "cause"),
     // A 4xx is a refusal. A 5xx may come from a hop behind which the work went on.
     outcomeUnknown: call.once && status >= 500,
     retryAfterMs: retryAfterMs(answer, numberIn(details, "retryAfterSeconds")),
@@ -73,6 +74,8 @@ function adviceOf(status: number, call: CallFacts): string | undefined {
   if (status === 504 && call.once) {
     return "kube-apiserver cuts a request after 60 s: look at what it did, then state a shorter timeoutSeconds or use the gateway's own endpoint";
   }
+  if (status === 422) return "correct what the message names; kubectl explain says what each field may hold";
+  if (status === 400) return "correct what the message names";
   if (status === 429 || status >= 500) return "try again later";
   return undefined;
 }

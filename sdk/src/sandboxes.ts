@@ -3,6 +3,7 @@ import type { NewSandbox, Sandbox } from "@agentworlds/crds";
 import type { Connected } from "./connected.ts";
 import { type CallOptions, Deadline } from "./deadline.ts";
 import { ConfigurationError, ConflictError, RequestError } from "./errors.ts";
+import { type OptionNames, refuseUnknown } from "./known-options.ts";
 import { nameForKey } from "./naming.ts";
 import type { ObjectRef } from "./objects.ts";
 import { judgeSandbox } from "./readiness.ts";
@@ -48,6 +49,27 @@ export type CreateSandboxOptions = SandboxSource &
     readonly ifNotReady?: "Delete" | "Keep" | undefined;
   };
 
+const CREATE: OptionNames<CreateSandboxOptions> = {
+  world: true,
+  image: true,
+  name: true,
+  namespace: true,
+  key: true,
+  ttlSeconds: true,
+  maxLifetimeSeconds: true,
+  agent: true,
+  runtime: true,
+  env: true,
+  resources: true,
+  closePolicy: true,
+  rescuePolicy: true,
+  ifNotReady: true,
+  onProgress: true,
+  graceMs: true,
+  signal: true,
+  timeoutMs: true,
+};
+
 /** Where an object is. */
 export interface NamespaceOption {
   /** Default: the client's. */
@@ -73,6 +95,7 @@ export class Sandboxes {
    * 5 minutes). What does not become Ready is deleted again, unless `ifNotReady` or a key says otherwise.
    */
   async create(options: CreateSandboxOptions): Promise<Session> {
+    refuseUnknown("sandboxes.create", options, CREATE);
     const deadline = new Deadline(options.timeoutMs ?? READY_TIMEOUT_MS, options.signal);
     const spec = specOf(options);
     const connected = await this.#connect();

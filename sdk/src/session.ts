@@ -5,6 +5,7 @@ import { Deadline } from "./deadline.ts";
 import { ConfigurationError, NotFoundError, ProtocolError } from "./errors.ts";
 import { type ExecResult, execResultIn } from "./exec-result.ts";
 import { isRecord, numberIn, textIn, timeIn } from "./json.ts";
+import { type OptionNames, refuseUnknown } from "./known-options.ts";
 import { segment } from "./naming.ts";
 import type { ObjectRef } from "./objects.ts";
 import type { Transport } from "./transport.ts";
@@ -27,6 +28,38 @@ export interface ExecOptions extends CallOptions {
    */
   readonly timeoutSeconds?: number | undefined;
 }
+
+/** How to read a file. */
+export type ReadFileOptions = CallOptions & { readonly maxBytes?: number | undefined };
+/** How to write a file. */
+export type WriteFileOptions = CallOptions & { readonly mode?: number | undefined };
+/** How far to extend a session. */
+export type TouchOptions = WaitOptions & { readonly ttlSeconds?: number | undefined };
+/** How to make a version. */
+export type SnapshotOptions = CallOptions & {
+  readonly description?: string | undefined;
+  readonly id?: string | undefined;
+};
+/** How to end a session. */
+export type CloseOptions = CallOptions & {
+  readonly policy?: "Snapshot" | "Discard" | undefined;
+  readonly description?: string | undefined;
+};
+
+const CALL: OptionNames<CallOptions> = { signal: true, timeoutMs: true };
+const EXEC: OptionNames<ExecOptions> = {
+  ...CALL,
+  env: true,
+  workingDir: true,
+  user: true,
+  stdin: true,
+  timeoutSeconds: true,
+};
+const READ: OptionNames<ReadFileOptions> = { ...CALL, maxBytes: true };
+const WRITE: OptionNames<WriteFileOptions> = { ...CALL, mode: true };
+const TOUCH: OptionNames<TouchOptions> = { ...CALL, ttlSeconds: true, onProgress: true, graceMs: true };
+const SNAPSHOT: OptionNames<SnapshotOptions> = { ...CALL, description: true, id: true };
+const CLOSE: OptionNames<CloseOptions> = { ...CALL, policy: true, description: true };
 
 /** A version that was made and read back. */
 export interface VersionResult {
@@ -96,6 +129,7 @@ export class Session implements AsyncDisposable {
    * environment `CommandTooLarge`.
    */
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    refuseUnknown("exec", options, EXEC);
     const { env, workingDir, user, stdin, timeoutSeconds, signal } = options;
     const json = {
       command: typeof command === "string" ? ["/bin/sh", "-c", command] : command,
@@ -119,10 +153,8 @@ export class Session implements AsyncDisposable {
    * but kube-apiserver severs what takes more than 60 s: give the client `gateway` for large files.
    * More than `maxBytes` (default 256 MiB) is the error `AnswerTooLarge`.
    */
-  readFile(
-    path: string | Uint8Array,
-    options: CallOptions & { readonly maxBytes?: number | undefined } = {},
-  ): Promise<Uint8Array> {
+  async readFile(path: string | Uint8Array, options: ReadFileOptions = {}): Promise<Uint8Array> {
+    refuseUnknown("readFile", options, READ);
     const { maxBytes = MAX_FILE_BYTES, timeoutMs = FILE_TIMEOUT_MS, signal } = options;
     const query = `path=${percentEncoded(path)}`;
     const call = {
@@ -137,10 +169,7 @@ export class Session implements AsyncDisposable {
   }
 
   /** Like `readFile`, as text. `ProtocolError` `NotUtf8` for a file that is none, since writing it back would spoil it. */
-  async readTextFile(
-    path: string | Uint8Array,
-    options: CallOptions & { readonly maxBytes?: number | undefined } = {},
-  ): Promise<string> {
+  async readTextFile(path: string | Uint8Array, options: ReadFileOptions = {}): Promise<string> {
     const bytes = await this.readFile(path, options);
     try {
       return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -158,8 +187,9 @@ export class Session implements AsyncDisposable {
   async writeFile(
     path: string | Uint8Array,
     content: string | Uint8Array,
-    options: CallOptions & { readonly mode?: number | undefined } = {},
+    options: WriteFileOptions = {},
   ): Promise<void> {
+    refuseUnknown("writeFile", options, WRITE);
     const { mode, timeoutMs = FILE_TIMEOUT_MS, signal } = options;
     const bits = mode === undefined ? "" : `&mode=${mode.toString(8).padStart(4, "0")}`;
     const query = `path=${percentEncoded(path)}${bits}`;
@@ -181,7 +211,8 @@ export class Session implements AsyncDisposable {
    * when that is beyond the lifetime. A hibernated session is woken, and the call returns when it is Ready again (default
    * deadline then 5 minutes).
    */
-  async touch(options: WaitOptions & { readonly ttlSeconds?: number | undefined } = {}): Promise<TouchResult> {
+  async touch(options: TouchOptions = {}): Promise<TouchResult> {
+    refuseUnknown("touch", options, TOUCH);
     const { ttlSeconds, signal, timeoutMs, onProgress, graceMs } = options;
     const deadline = new Deadline(timeoutMs ?? READY_TIMEOUT_MS, signal);
     const answer = await this.#parts.transport.json({
@@ -203,9 +234,8 @@ export class Session implements AsyncDisposable {
    * Makes a version of the running session and returns when it was read back from the registry. The same `id` again is
    * the same snapshot. Default deadline 10 minutes.
    */
-  async snapshot(
-    options: CallOptions & { readonly description?: string | undefined; readonly id?: string | undefined } = {},
-  ): Promise<VersionResult> {
+  async snapshot(options: SnapshotOptions = {}): Promise<VersionResult> {
+    refuseUnknown("snapshot", options, SNAPSHOT);
     const { description, id = randomUUID(), ...rest } = options;
     return this.#ask("snapshot", { id, ...(description === undefined ? {} : { description }) }, rest);
   }
@@ -214,12 +244,8 @@ export class Session implements AsyncDisposable {
    * Ends the session for good and returns the version it ended in; `policy` instead of its `closePolicy`. Closing again
    * returns the same. Default deadline 10 minutes.
    */
-  close(
-    options: CallOptions & {
-      readonly policy?: "Snapshot" | "Discard" | undefined;
-      readonly description?: string | undefined;
-    } = {},
-  ): Promise<VersionResult> {
+  async close(options: CloseOptions = {}): Promise<VersionResult> {
+    refuseUnknown("close", options, CLOSE);
     if (this.#closed !== undefined) return this.#closed;
     const { policy, description, ...rest } = options;
     const wish = {

@@ -20,13 +20,23 @@ export async function readJson<T>(
     try {
       value = JSON.parse(text);
     } catch (error) {
-      throw new Failure({ status: 400, code: "BadJson", message: "the body is not JSON", cause: error });
+      throw new Failure({
+        status: 400,
+        code: "BadJson",
+        message: "the body is not JSON",
+        remediation: "send one JSON object",
+        cause: error,
+      });
     }
   }
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const issues = parsed.error.issues.map((issue) => `${issue.path.join(".") || "body"}: ${issue.message}`);
-  throw badRequest("BadBody", issues.slice(0, 8).join("; "));
+  throw badRequest(
+    "BadBody",
+    issues.slice(0, 8).join("; "),
+    "correct the fields named; docs/spec/sessions.md has each body",
+  );
 }
 
 async function readText(request: IncomingMessage, options: { maxBytes: number; signal: AbortSignal }): Promise<string> {

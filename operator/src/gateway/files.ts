@@ -49,7 +49,7 @@ function pathOf(query: Query): Uint8Array {
     throw badRequest(
       "PathMissing",
       "the query parameter path is missing",
-      "percent-encode it: a raw ';' makes some hops drop the parameter, and '+' means a space",
+      "state ?path=/absolute/path, percent-encoded: a raw ';' makes some hops drop the parameter, and '+' means a space",
     );
   }
   if (path === "repeated") throw badRequest("BadPath", "the query parameter path is given more than once");

@@ -64,7 +64,7 @@ export function closed(sandbox: Sandbox): Failure {
     status: 410,
     code: "Closed",
     message: `Sandbox ${sandbox.metadata.name} is closed: ${left}`,
-    remediation: "create another Sandbox of the same World",
+    remediation: `create another Sandbox${sandbox.spec.world === undefined ? "" : " of the same World"}`,
   });
 }
 

@@ -95,7 +95,7 @@ export async function runCommand(channel: HelperChannel, request: ExecRequest): 
     const limit = request.maxOutputBytes ?? DEFAULT_MAX_OUTPUT_BYTES;
     throw new RuntimeError(
       "OutputTooLarge",
-      `the command wrote more than ${limit} bytes and was ended; write to a file and read it, or stream`,
+      `the command wrote more than ${limit} bytes and was ended`,
     );
   }
   return {

@@ -114,7 +114,9 @@ async function save(content: AsyncIterable<Uint8Array>, path: string, { stdout, 
 
 function explain(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const advice = error instanceof AgentWorldsError ? error.remediation : undefined;
-  const cause = error instanceof AgentWorldsError && typeof error.cause === "string" ? ` (${error.cause})` : "";
-  return `${error.message}${cause}${advice === undefined ? "" : `; ${advice}`}`;
+  if (!(error instanceof AgentWorldsError)) return error.message;
+  const { message, cause, remediation } = error;
+  // A gateway's message holds both of them already.
+  const isNew = (part: unknown): part is string => typeof part === "string" && !message.includes(part);
+  return `${message}${isNew(cause) ? ` (${cause})` : ""}${isNew(remediation) ? `; ${remediation}` : ""}`;
 }
