@@ -79,7 +79,7 @@ export const conditionSchema = z.object({
     .exactOptional()
     .describe("`metadata.generation` that the condition was derived from."),
   lastTransitionTime: time().describe("When `status` last changed."),
-  reason: word(128).describe("PascalCase constant; the reason of the Event that announced it."),
+  reason: word(128).describe("PascalCase constant; where an Event announces the change, it has the same reason."),
   message: text(LIMITS.message).describe("A sentence for a person: what is so, and what to do. Holds no secret."),
 });
 

@@ -101,7 +101,7 @@ const MAX_FILE_BYTES = 256 * 1024 * 1024;
 
 /**
  * A Sandbox to work in. Commands, writes and touches extend its deadline; reads do not. Errors are `AgentWorldsError`s;
- * after `ConflictError` `Hibernated` a touch wakes it. `await using` closes it.
+ * after `ConflictError` `Hibernated` a touch wakes it, after `ComputeLost` it begins anew without the work that is lost. `await using` closes it.
  */
 export class Session implements AsyncDisposable {
   readonly name: string;

@@ -54,6 +54,17 @@ const states: [name: string, given: Sandbox, want: SessionState["kind"]][] = [
 ];
 for (const [name, given, want] of states) test(name, () => assert.equal(sessionState(given).kind, want));
 
+// After ComputeLost a command was told "hibernated: touch it to wake it", as if the work were there.
+test("a session whose container is gone says so, and since which version its work is lost", () => {
+  const message = "the container is gone; work since v2 is lost; touch the Sandbox to boot from the World's head";
+  const condition = { type: "ComputeLost", status: "True", reason: "ContainerGone", message } as const;
+  const given = sandbox({ boot: 2, conditions: [{ ...condition, lastTransitionTime: at, observedGeneration: 1 }] });
+  const failure = notRunning(given, { kind: "Hibernated" });
+  assert.equal(failure.code, "ComputeLost");
+  assert.match(failure.message, /work since v2 is lost/);
+  assert.equal(notRunning(sandbox({ boot: 2 }), { kind: "Hibernated" }).code, "Hibernated");
+});
+
 test("every refusal says what to do", () => {
   for (const [, given] of states) {
     const state = sessionState(given);

@@ -18,14 +18,16 @@ export function notRunning(sandbox: Sandbox, state: Exclude<SessionState, { kind
       });
     case "Hibernating":
     case "Hibernated":
-      return sandbox.spec.mode === "Hibernated"
-        ? modeHibernated(sandbox)
-        : new Failure({
-            status: 409,
-            code: state.kind,
-            message: `Sandbox ${name} is ${state.kind === "Hibernated" ? "hibernated" : "hibernating"}`,
-            remediation: "touch it to wake it, wait for Ready and try again",
-          });
+      if (sandbox.spec.mode === "Hibernated") return modeHibernated(sandbox);
+      return (
+        computeLost(sandbox) ??
+        new Failure({
+          status: 409,
+          code: state.kind,
+          message: `Sandbox ${name} is ${state.kind === "Hibernated" ? "hibernated" : "hibernating"}`,
+          remediation: "touch it to wake it, wait for Ready and try again",
+        })
+      );
     case "ForeignCompute":
       return new Failure({
         status: 409,
@@ -44,6 +46,18 @@ export function notRunning(sandbox: Sandbox, state: Exclude<SessionState, { kind
         retryAfterSeconds: 1,
       });
   }
+}
+
+/** What it had done since its last version is gone, or on a host that is: a touch begins without it, which nobody may find out later. */
+function computeLost(sandbox: Sandbox): Failure | undefined {
+  const lost = sandbox.status.conditions?.find(({ type, status }) => type === "ComputeLost" && status === "True");
+  if (lost === undefined) return undefined;
+  return new Failure({
+    status: 409,
+    code: "ComputeLost",
+    message: `Sandbox ${sandbox.metadata.name} does not run: ${lost.message}`,
+    remediation: "touch it to begin anew from the World's newest version, wait for Ready and do the lost work again",
+  });
 }
 
 /** A touch, or work, under `spec.mode: Hibernated`: the owner's word outranks activity. */

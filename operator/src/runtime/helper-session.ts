@@ -93,10 +93,7 @@ export async function runCommand(channel: HelperChannel, request: ExecRequest): 
   stderr.check("stderr", record.stderr);
   if (record.outputTooLarge) {
     const limit = request.maxOutputBytes ?? DEFAULT_MAX_OUTPUT_BYTES;
-    throw new RuntimeError(
-      "OutputTooLarge",
-      `the command wrote more than ${limit} bytes and was ended`,
-    );
+    throw new RuntimeError("OutputTooLarge", `the command wrote more than ${limit} bytes and was ended`);
   }
   return {
     exitCode: record.exitCode,

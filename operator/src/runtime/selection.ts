@@ -92,7 +92,8 @@ function selectByName(runtimes: readonly Runtime[], name: string): RuntimeVerdic
     kind: "missing",
     reason: "RuntimeNotFound",
     message: `Runtime ${name} does not exist`,
-    remediation: "create it, or create this object anew with another Runtime",
+    remediation:
+      "create it, or name another one: in spec.runtime of the World, which may be changed, or in a Sandbox made anew",
   };
 }
 

@@ -44,7 +44,7 @@ const cases: [name: string, probes: HostProbe[], runtime: Runtime, want: string[
     "all are silent",
     [silent("a"), silent("b")],
     runtimeOf(),
-    ["Ready=False NoHostReachable", "Available=False SomeHostsUnreachable"],
+    ["Ready=False NoHostReachable", "Available=False NoHostReachable"],
   ],
   [
     "hosts of two platforms are no one Runtime",

@@ -145,7 +145,11 @@ function deriveConditions(
             reason: "AllHostsReachable",
             message: `all answer: ${counted(found.hosts.length, "host")}`,
           }
-        : { status: "False", reason: "SomeHostsUnreachable", message: names }),
+        : {
+            status: "False",
+            reason: silent.length === found.hosts.length ? "NoHostReachable" : "SomeHostsUnreachable",
+            message: names,
+          }),
       observedGeneration,
     });
   }

@@ -236,7 +236,7 @@ test("a second Sandbox waits and learns who holds, however long ago", () => {
     { ...claim, sandbox: "two", uid: "two-uid", at: at(10_000_000) },
   );
   assert.ok(verdict.kind === "refused");
-  assert.match(verdict.message, /held by Sandbox one since 2026-01-01T00:00:01/);
+  assert.match(verdict.message, /^is held by Sandbox one since 2026-01-01T00:00:01/);
 });
 
 test("a Sandbox recreated under the holder's name is a stranger", () => {
@@ -269,7 +269,7 @@ test("nobody takes the World while a rescue is being published, not even who ign
   for (const uid of ["another-uid", rescue.sandbox.uid]) {
     const verdict = judgeHold(status, { ...claim, uid, rescuePolicy: "Ignore" });
     assert.ok(verdict.kind === "refused");
-    assert.match(verdict.message, /version 1 of Sandbox zero is being published/);
+    assert.match(verdict.message, /^waits: version 1 of Sandbox zero is being published/);
   }
 });
 

@@ -195,23 +195,25 @@ export function judgeHold(status: WorldStatus, claim: HoldClaim): HoldVerdict {
     return { kind: "refused", reason: "HeadBehindRegistry", message: explainRegistryHead(status, status.registryHead) };
   }
   if (holder) {
-    return refused(`held by Sandbox ${holder.sandbox} since ${holder.acquiredAt}`);
+    return refused(`is held by Sandbox ${holder.sandbox} since ${holder.acquiredAt}`);
   }
   const { pending } = status;
   // A rescue that is being published moves head a moment from now: a session that booted before would stand behind it.
   const rescues = unpublishedRescues(status);
   const isRescue = rescues.some((rescue) => accountsFor(rescue, pending?.operation));
   if (pending?.sandbox && (isRescue || pending.sandbox.uid !== claim.uid)) {
-    return refused(`version ${pending.version} of Sandbox ${pending.sandbox.name} is being published`);
+    return refused(`waits: version ${pending.version} of Sandbox ${pending.sandbox.name} is being published`);
   }
   const [first] = rescues;
   if (first && claim.rescuePolicy !== "Ignore") {
     return refused(
-      `unpublished work of Sandbox ${first.sandbox.name} is kept on ${first.runtime}/${first.host} as ${first.computeId} (rescue ${first.operation}): ${first.lastError ?? first.message}`,
+      `waits: unpublished work of Sandbox ${first.sandbox.name} is kept on ${first.runtime}/${first.host} as ${first.computeId} (rescue ${first.operation}): ${first.lastError ?? first.message}`,
     );
   }
   if (rescues.length >= LIMITS.rescues) {
-    return refused(`${rescues.length} rescues are kept, and no more can be: what this session does could not be kept`);
+    return refused(
+      `waits: ${rescues.length} rescues are kept, and no more can be: what this session does could not be kept`,
+    );
   }
   return {
     kind: "hold",

@@ -26,7 +26,7 @@ export function deriveWorldConditions(world: World, findings: WorldFindings): Co
     ...progress(world, failure),
     ...(findings.lostHold ? [presentWhileTrue("HolderLost", findings.lostHold)] : []),
     ...(findings.problems ?? []).map((problem) => presentWhileTrue(problem.type, problem)),
-    ...rescues(status),
+    ...rescues(world),
   ];
   const observedGeneration = world.metadata.generation ?? 0;
   return mergeConditions(
@@ -112,7 +112,9 @@ function copying(world: World, failure: ExplainedFailure | undefined): Derived[]
 }
 
 /** Work that is in no version: kept somewhere, or lost without anybody having taken note of it. */
-function rescues(status: WorldStatus): Derived[] {
+function rescues(world: World): Derived[] {
+  const status = statusOf(world);
+  const { name, namespace } = world.metadata;
   const kept = unpublishedRescues(status);
   const lost = (status.lostWork ?? []).filter((one) => one.discardedBy === undefined);
   const [first] = kept;
@@ -122,7 +124,7 @@ function rescues(status: WorldStatus): Derived[] {
       ? [
           presentWhileTrue("SnapshotFailed", {
             reason: first.reason,
-            message: `${kept.length} rescued: ${kept.map((one) => `${one.operation} of Sandbox ${one.sandbox.name} on ${one.runtime}/${one.host} until ${one.expiresAt}: ${one.message}`).join("; ")}`,
+            message: `${kept.length} rescued, see kubectl world rescue list ${name} -n ${namespace}: ${kept.map((one) => `${one.operation} of Sandbox ${one.sandbox.name} on ${one.runtime}/${one.host} until ${one.expiresAt}: ${one.message}`).join("; ")}`,
           }),
         ]
       : []),
@@ -130,7 +132,7 @@ function rescues(status: WorldStatus): Derived[] {
       ? [
           presentWhileTrue("WorkLost", {
             reason: "WorkLost",
-            message: `${lost.length} lost, the last at ${last.at}: work of Sandbox ${last.sandbox.name}: ${last.message}; discard rescue ${last.operation} to take note of it`,
+            message: `${lost.length} lost, the last at ${last.at}: work of Sandbox ${last.sandbox.name}: ${last.message}; to take note of it: kubectl world rescue discard ${name} ${last.operation} -n ${namespace}`,
           }),
         ]
       : []),

@@ -360,7 +360,7 @@ function refuseHeld(world: World, verdict: HoldVerdict): void {
   if (verdict.kind !== "refused") return;
   if (verdict.reason === "HeadBehindRegistry") throw headBehind(verdict.message);
   throw new Waiting("WorldHeld", {
-    message: `World ${world.metadata.name} is ${verdict.message}`,
+    message: `World ${world.metadata.name} ${verdict.message}`,
     remediation:
       unpublishedRescues(statusOf(world)).length > 0
         ? `it boots when that work is a version, see kubectl world rescue list ${world.metadata.name}; spec.rescuePolicy: Ignore boots from head without it`
