@@ -74,7 +74,12 @@ for (const [what, status] of [
       ["publish-2", "Crash", "Crash", "Rescued", "ada"],
     );
     assert.deepEqual([held, reserved], [undefined, undefined]);
-    assert.ok(parts.events.some(({ reason, message }) => reason === "HoldEnded" && /is version 2/.test(message)));
+    assert.ok(
+      parts.events.some(
+        ({ reason, message }) =>
+          reason === "HoldEnded" && /is version 2 .+ work since that capture is lost/.test(message),
+      ),
+    );
     assert.equal(parts.registry.tags.has(captureTag("publish-2")), false, "and only then its capture goes");
   });
 
@@ -93,6 +98,19 @@ test("of several captures the newest is the version", async () => {
   assert.equal(parts.world()?.status.head?.version, 2);
   assert.ok(layersOfHead(parts).includes(work));
 });
+
+for (const [what, work, head] of [
+  ["before its last version: that one stays head", "x", 1],
+  ["after its last version: it becomes the next", "longer work", 2],
+] as const)
+  test(`where the registry deletes nothing, the session that is gone left a capture from ${what}`, async () => {
+    // Version 1 is its own, of second 1; the capture is of as many seconds as its work is long.
+    const parts = lost({ status: { holder: { ...holder, sandbox: "s1", uid: "s1-uid" } } });
+    await push(parts, "given-up", { uid: "s1-uid", work });
+    await parts.pass();
+    assert.equal(parts.world()?.status.head?.version, head);
+    assert.equal(parts.world()?.status.holder, undefined);
+  });
 
 test("a registry that cannot be asked keeps the hold and whatever is there, and a condition says so", async () => {
   const parts = lost({ status: { pending, nextVersion: 3 } });

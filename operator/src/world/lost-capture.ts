@@ -63,10 +63,24 @@ async function newestOf(scope: WorldScope, { uid }: WorldHolder): Promise<LostCa
   const found: LostCapture[] = [];
   for (const operation of await unsettledOperations(scope)) {
     const uploaded = await readUploaded(scope, operation);
-    if (uploaded?.origin?.sandboxUid === uid) found.push({ operation, uploaded });
+    const isItsOwn = uploaded?.origin?.sandboxUid === uid;
+    if (isItsOwn && !isOlderThanHead(scope, { operation, uploaded })) found.push({ operation, uploaded });
   }
-  const timeOf = ({ uploaded }: LostCapture) => Date.parse(uploaded.capturedAt ?? "") || 0;
   return found.toSorted((one, other) => timeOf(other) - timeOf(one))[0];
+}
+
+/** Epoch milliseconds, by the clock of its host. */
+const timeOf = ({ uploaded }: LostCapture): number => Date.parse(uploaded.capturedAt ?? "") || 0;
+
+/**
+ * The session has published since: a snapshot that it gave up, and a version that the World does not list any more, leave their
+ * captures behind where the registry deletes nothing. None of them may become head again. What was reserved is not among them.
+ */
+function isOlderThanHead({ world }: WorldScope, lost: LostCapture): boolean {
+  const { head, versions = [], pending, holder } = statusOf(world);
+  const newest = versions.find(({ digest }) => digest === head?.digest);
+  if (newest === undefined || newest.sandbox?.uid !== holder?.uid) return false;
+  return lost.operation !== pending?.operation && timeOf(lost) <= Date.parse(newest.createdAt);
 }
 
 /** Pushed, and neither a version nor given up nor anybody's to go on with. */

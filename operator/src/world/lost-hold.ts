@@ -100,7 +100,9 @@ async function endWithoutCompute(scope: WorldScope, session: Session): Promise<v
   if (holder?.uid !== session.uid || !repository) return endHold(scope, session, gone);
   try {
     const published = await publishLostCapture(scope, holder);
-    const what = published && `; what it had captured is version ${published.version} (${published.digest})`;
+    const what =
+      published &&
+      `; what it had captured is version ${published.version} (${published.digest}), and work since that capture is lost`;
     return await endHold(scope, session, `${gone}${what ?? ""}`);
   } catch (error) {
     const isForNow =
