@@ -2,6 +2,7 @@
 import type { RuntimeRescue } from "@agentworlds/crds";
 import { digestInName } from "../registry/digest.ts";
 import { type ComputeOwner, computeName, type ListedCapture, type ListedCompute } from "./contract.ts";
+import { recordKept } from "./late-record.ts";
 import { DEFAULT_RESCUE_SECONDS } from "./rescue-time.ts";
 import type { SweepContext } from "./sweep-context.ts";
 
@@ -44,7 +45,7 @@ async function record(
     since: new Date(now).toISOString(),
     expiresAt: new Date(now + (runtime.spec.rescueSeconds ?? DEFAULT_RESCUE_SECONDS) * 1000).toISOString(),
   };
-  if ((await sweep.rescues.record(runtime.metadata.name, rescue, signal)) !== "Recorded") return undefined;
+  if ((await recordKept(sweep, rescue)) !== "Recorded") return undefined;
   log.warn({ host, ...facts, sandbox: owner.sandbox }, "what nobody accounts for was put aside as a rescue");
   return rescue;
 }

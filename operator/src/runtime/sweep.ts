@@ -8,6 +8,7 @@ import { isNotFound } from "../kube/errors.ts";
 import { type ComputeOwner, computeName, type ListedCapture, type ListedCompute } from "./contract.ts";
 import { isRuntimeError } from "./errors.ts";
 import { isKept, type KeptWork, keeps, keepsCapture, readKeptWork } from "./kept-work.ts";
+import { recordKept } from "./late-record.ts";
 import { judgeCapture } from "./lone-captures.ts";
 import { lastEndedBoot, mayHaveUnnamedCompute, ownCompute } from "./open-boot.ts";
 import { keepCapture, quarantine } from "./orphans.ts";
@@ -117,11 +118,8 @@ async function removeOver(
  * A rescue that found the Runtime's list full, or no Runtime, is named by its World alone, which it holds: only the Runtime's
  * record ends that one day.
  */
-async function recordWhatWorldsName(
-  { runtime, host, rescues, signal }: SweepContext,
-  { worlds }: KeptWork,
-  found: Found,
-): Promise<void> {
+async function recordWhatWorldsName(sweep: SweepContext, { worlds }: KeptWork, found: Found): Promise<void> {
+  const { runtime, host } = sweep;
   const { name } = runtime.metadata;
   const recorded = new Set(runtime.status?.rescues?.map((rescue) => rescue.operation));
   for (const world of worlds) {
@@ -134,7 +132,7 @@ async function recordWhatWorldsName(
       const isThere =
         found.present.some((compute) => keeps(record, compute)) ||
         found.captures.some((capture) => capture.operation === rescue.operation && keepsCapture(record, capture));
-      if (isThere) await rescues.record(name, record, signal);
+      if (isThere) await recordKept(sweep, record);
     }
   }
 }
