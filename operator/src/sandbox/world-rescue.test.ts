@@ -133,6 +133,25 @@ test("a session that is told to ignore rescues boots from head, and its versions
   assertPublishedOnce(parts, ["two"]);
 });
 
+test("somebody thawed the container of a rescue and worked in it: what was pushed before is never published instead", async () => {
+  const parts = await rescued();
+  const { computeId } = rescueIn(parts);
+  const container = parts.host.containers.get(computeId);
+  assert.ok(container);
+  container.state = "Running";
+  container.work.push("two");
+  regainRegistry(parts);
+  parts.effects.killAfter("stop");
+  await parts.until("killed", () => parts.wasKilled());
+  parts.silenceHost();
+  for (let passes = 0; passes < 5; passes++) parts.clock.jump(Math.min(await parts.pass(), 60_000));
+  assert.equal(parts.world().status.head?.version, 0);
+  parts.silenceHost(false);
+  await parts.until("published", () => isResolved(parts));
+  assertPublishedOnce(parts, ["one", "two"]);
+  assertNothingLeft(parts);
+});
+
 test("a rescue whose time is over is given up aloud: container gone, a line on the World, an Event, a condition", async () => {
   const parts = await rescued();
   const { operation, expiresAt } = rescueIn(parts);

@@ -7,7 +7,7 @@ import { RuntimeError } from "../../runtime/errors.ts";
 import { isOfItsSession } from "../../runtime/rescues.ts";
 import type { CaptureOwner } from "../../snapshot/contract.ts";
 import { repositoryInRegistry } from "../own-repository.ts";
-import { isVersionOf } from "../pushed-capture.ts";
+import { dropPushedCapture, isVersionOf } from "../pushed-capture.ts";
 import type { WorldScope } from "../scope.ts";
 
 /** Neither the container nor a capture of it is on its host any more. */
@@ -68,6 +68,8 @@ export async function secureWork(scope: WorldScope, rescue: WorldRescue, driver:
     // Its host did not answer when the session ended, and it ran on: what was captured before is not the last of it.
     await writer.changeRescue(scope.ref, { operation, fields: { consistency: "Crash" } }, signal);
     await snapshots.forgetCapture({ operation, driver, owner }, signal);
+    // Nor is what was pushed before: a host that falls silent now must not make a version of that.
+    await dropPushedCapture(scope, operation);
   }
   if (state === "Running" || state === "Frozen") await driver.stop(computeId, signal);
   if (await snapshots.isCaptured({ operation, driver, owner }, signal)) return;
