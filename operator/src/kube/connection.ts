@@ -5,6 +5,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import type { KubeConfig } from "@kubernetes/client-node";
 import { Agent, type Dispatcher, ProxyAgent } from "undici";
+import { wordsOf } from "../reconciler/words-of.ts";
 
 /** Where the address and the credentials of the API server come from. */
 export type ConnectionSource =
@@ -99,8 +100,9 @@ export class Connection {
       return { config, tls: await credentials(config) };
     } catch (cause) {
       if (cause instanceof ConnectionConfigError) throw cause;
-      const why = cause instanceof Error ? cause.message : String(cause);
-      throw new ConnectionConfigError(`the credentials for the API server cannot be read: ${why}`, { cause });
+      throw new ConnectionConfigError(`the credentials for the API server cannot be read: ${wordsOf(cause)}`, {
+        cause,
+      });
     }
   }
 

@@ -2,6 +2,7 @@ import type { Dispatcher } from "undici";
 import { retryAfterMs } from "../reconciler/backoff.ts";
 import { type Clock, monotonicNow, systemClock } from "../reconciler/clock.ts";
 import { startDeadline, untilAborted } from "../reconciler/deadline.ts";
+import { wordsOf } from "../reconciler/words-of.ts";
 import { readAnswer, toApiError } from "./answer.ts";
 import type { Connection, ConnectionLease } from "./connection.ts";
 import { ApiError, ConnectionError } from "./errors.ts";
@@ -238,9 +239,8 @@ function isNetworkError(error: unknown): boolean {
 }
 
 function brokenConnection(request: TransportRequest, cause: unknown): ConnectionError {
-  const why = cause instanceof Error ? cause.message : String(cause);
   const outcomeUnknown = !NEVER_SENT.has(codeOf(cause));
-  return new ConnectionError(`${request.method} ${request.path}: ${why}`, { outcomeUnknown, cause });
+  return new ConnectionError(`${request.method} ${request.path}: ${wordsOf(cause)}`, { outcomeUnknown, cause });
 }
 
 function parseLine(line: string): unknown {

@@ -1,6 +1,7 @@
 import { Readable } from "node:stream";
 import { type Agent, type Dispatcher, request } from "undici";
 import type { Clock } from "../reconciler/clock.ts";
+import { wordsOf } from "../reconciler/words-of.ts";
 import { Answer, place } from "./answer.ts";
 import { Authenticator, type Scope } from "./authentication.ts";
 import type { RegistryLogin } from "./contract.ts";
@@ -261,7 +262,7 @@ class LostConnection extends Error {
 
 function lostConnection(url: URL, cause: unknown): LostConnection | RegistryError {
   const code = cause instanceof Error && "code" in cause && typeof cause.code === "string" ? cause.code : undefined;
-  const why = code ?? (cause instanceof Error ? cause.message : String(cause));
+  const why = code ?? wordsOf(cause);
   const error = new RegistryError("Unavailable", `no answer from ${url.origin}: ${why}`, { cause });
   if (code !== undefined && NOT_CONNECTED.has(code)) return new LostConnection(error, false);
   if (code !== undefined && CONNECTION_LOST.has(code)) return new LostConnection(error, true);

@@ -37,6 +37,29 @@ test("an error is logged with type, message and causes, and without the fields t
   assert.doesNotMatch(JSON.stringify(line), /s3cret/);
 });
 
+test("of errors that come together each is logged, and so is what a disposal hid", async () => {
+  const [together, hidden] = await logged(`
+    const one = new Error("the registry said no", { cause: new TypeError("socket hang up") });
+    const many = Array.from({ length: 100 }, (_, at) => new Error("number " + at));
+    log.error({ err: new AggregateError([one, "late", ...many], "two things failed") }, "failed");
+    log.error({ err: new SuppressedError(new Error("close failed"), new Error("work failed"), "an error was suppressed") }, "failed");
+  `);
+  assert.partialDeepStrictEqual(together, {
+    err: {
+      message: "two things failed",
+      errors: [
+        { message: "the registry said no", cause: { message: "socket hang up" } },
+        "late",
+        { message: "number 0" },
+      ],
+    },
+  });
+  assert.ok(JSON.stringify(together).length < 16_000, "however many there are");
+  assert.partialDeepStrictEqual(hidden, {
+    err: { type: "SuppressedError", errors: [{ message: "close failed" }, { message: "work failed" }] },
+  });
+});
+
 test("an error that is its own cause is logged all the same", async () => {
   const lines = await logged(`
     const error = new Error("a circle");

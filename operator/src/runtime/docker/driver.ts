@@ -2,6 +2,7 @@ import type { Duplex } from "node:stream";
 import type { Platform } from "@agentworlds/crds";
 import { type Clock, systemClock } from "../../reconciler/clock.ts";
 import { Turns } from "../../reconciler/turns.ts";
+import { wordsOf } from "../../reconciler/words-of.ts";
 import type { RegistryLogin } from "../../registry/contract.ts";
 import { commandHeader, DEFAULT_EXEC_TIMEOUT_MS } from "../command-header.ts";
 import {
@@ -27,7 +28,7 @@ import { capturesOf } from "./captures.ts";
 import { commitContainer } from "./commit.ts";
 import { Containers, observe } from "./containers.ts";
 import { withoutCredentials } from "./credentials.ts";
-import { causeOf, containerNotFound, EngineRefused, refusedAs, tolerate } from "./engine-errors.ts";
+import { containerNotFound, EngineRefused, refusedAs, tolerate } from "./engine-errors.ts";
 import { engineId } from "./engine-marker.ts";
 import {
   attachExec,
@@ -71,7 +72,7 @@ function readEndpoint({ endpoint, tls }: DockerDriverOptions): EngineAddress {
   try {
     return parseEngineAddress(endpoint, tls);
   } catch (cause) {
-    throw new RuntimeError("HostRefused", causeOf(cause), { cause });
+    throw new RuntimeError("HostRefused", wordsOf(cause), { cause });
   }
 }
 
@@ -398,7 +399,7 @@ class DockerDriver implements RuntimeDriver {
         if (error instanceof EngineRefused && error.status === 409 && /\bis paused\b/.test(error.message))
           return new RuntimeError("ComputeNotRunning", `container ${id} was frozen`, { cause: error });
         return error instanceof EngineRefused
-          ? new RuntimeError("HostRefused", causeOf(error), { cause: error })
+          ? new RuntimeError("HostRefused", wordsOf(error), { cause: error })
           : error;
     }
   }

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { wordsOf } from "../../reconciler/words-of.ts";
 import { RuntimeError } from "../errors.ts";
 
 /** The engine answered, and said no. `message` is the engine's own. */
@@ -32,15 +33,7 @@ export const tolerate =
 
 /** The engine did not answer, not in time, or not in its protocol: nothing is known about the effect. */
 export const hostUnreachable = (what: string, cause: unknown): RuntimeError =>
-  new RuntimeError("HostUnreachable", `${what}: ${causeOf(cause)}`, { cause });
-
-/** The words of an error; undici hides the useful ones in `cause`, Node those of a dual-stack connect in `errors`. */
-export function causeOf(error: unknown): string {
-  if (error instanceof AggregateError && error.errors.length > 0) return causeOf(error.errors[0]);
-  if (!(error instanceof Error)) return String(error);
-  if (error.message === "" && "code" in error) return String(error.code);
-  return error.message;
-}
+  new RuntimeError("HostUnreachable", `${what}: ${wordsOf(cause)}`, { cause });
 
 const engineMessage = z.object({ message: z.string() });
 
