@@ -140,6 +140,10 @@ const needed: [name: string, given: Omit<Parameters<typeof sweep>[0], "container
   ["it is the operation of its session", { sandboxes: [hibernating("u1", "operation-u1")] }],
   ["a rescue names it", { rescues: [{ ...rescueOf("u1", 0, "b"), capture: captureName("operation-u1") }] }],
   [
+    "it is of a snapshot that was under way when its session was lost: a rescue names that",
+    { rescues: [{ ...rescueOf("u1", 0, "b"), snapshot: { operation: "operation-u1" } }] },
+  ],
+  [
     "a rescue of its operation was recorded a moment ago",
     { recordedSince: [{ ...rescueOf("u1", 0), operation: "operation-u1" }] },
   ],
@@ -372,17 +376,21 @@ test("a capture that somebody uses hinders no other", async () => {
   assert.deepEqual(calls, [`forget ${captureName("operation-u2")}`]);
 });
 
-test("the capture of a rescue goes with it when its time is over", async () => {
-  const rescue = { ...rescueOf("u1", 0), capture: captureName("operation-u1") };
-  const { calls, over } = await sweep({
-    containers: [stopped("u1")],
-    captures: [captureOf("u1")],
-    rescues: [rescue],
-    now: DAY,
+for (const [what, named] of [
+  ["the capture of a rescue", { capture: captureName("operation-u1") }],
+  ["the capture of the snapshot that a rescue names", { snapshot: { operation: "operation-u1" } }],
+] as const)
+  test(`${what} goes with it when its time is over`, async () => {
+    const rescue = { ...rescueOf("u1", 0), ...named };
+    const { calls, over } = await sweep({
+      containers: [stopped("u1")],
+      captures: [captureOf("u1")],
+      rescues: [rescue],
+      now: DAY,
+    });
+    assert.deepEqual(calls, ["remove aw-u1-1", `forget ${captureName("operation-u1")}`]);
+    assert.deepEqual(over, [rescue]);
   });
-  assert.deepEqual(calls, ["remove aw-u1-1", `forget ${captureName("operation-u1")}`]);
-  assert.deepEqual(over, [rescue]);
-});
 
 test("an orphan beyond a full list is stopped and kept, and written down by a sweep that finds room", async () => {
   const full = Array.from({ length: 64 }, (_, index) => rescueOf(`full-${index}`, 0, "b"));
