@@ -12,7 +12,15 @@ import type { RegistryErrorCode } from "../registry/errors.ts";
 import { MOST_LAYERS } from "../registry/layer-limit.ts";
 import { digestOf } from "./image-config.ts";
 import { MemoryRegistry } from "./memory-registry.test-kit.ts";
-import { manifestOfVersion, ownerOfTag, putVersion, readBackVersion, repairTags, versionTag } from "./publish.ts";
+import {
+  describedByParent,
+  manifestOfVersion,
+  ownerOfTag,
+  putVersion,
+  readBackVersion,
+  repairTags,
+  versionTag,
+} from "./publish.ts";
 import type { VersionFacts } from "./version-annotations.ts";
 
 const { signal } = new AbortController();
@@ -92,6 +100,13 @@ for (const [from, to] of mediaTypes) {
 test("only what a layer is goes into the manifest: foreign urls and annotations stay out", () => {
   const layer = { ...layerOf("a"), urls: ["https://internal/"], annotations: { token: "secret" } };
   assert.deepEqual(read(manifestOfVersion(facts, { config, layers: [layer] })).layers, [layerOf("a")]);
+});
+
+test("a layer that was there before keeps its own media type: an engine calls all of them gzip", () => {
+  const parent = [layerOf("plain", MEDIA_TYPES.ociLayer), layerOf("zstd", MEDIA_TYPES.ociLayerZstd), layerOf("gzip")];
+  const pushed = [...parent.map((layer) => ({ ...layer, mediaType: MEDIA_TYPES.dockerLayerGzip })), layerOf("new")];
+  const { layers } = read(manifestOfVersion(facts, { config, layers: describedByParent(pushed, parent) }));
+  assert.deepEqual(layers, [...parent, layerOf("new")]);
 });
 
 test("as many layers as an engine boots are published, one more is refused", () => {

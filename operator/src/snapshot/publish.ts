@@ -46,6 +46,15 @@ export function manifestOfVersion(facts: ImageFacts, content: VersionContent): U
   return new TextEncoder().encode(JSON.stringify(manifest));
 }
 
+/**
+ * The layers of a capture, those of the version it was booted from as that version describes them: an engine pushes every
+ * layer as gzip in name, and one that it found in the registry may be plain tar or zstd.
+ */
+export function describedByParent(layers: readonly Descriptor[], parent: readonly Descriptor[]): readonly Descriptor[] {
+  const known = new Map(parent.map((layer) => [layer.digest, layer]));
+  return layers.map((layer) => known.get(layer.digest) ?? layer);
+}
+
 /** One family of media types per manifest (layers.md, issue ggcr #1427). */
 function layerMediaType(mediaType: string): string {
   switch (mediaType) {

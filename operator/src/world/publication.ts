@@ -13,7 +13,14 @@ import type { InstallationRegistry } from "../registry/installation.ts";
 import type { UploadedCapture } from "../snapshot/contract.ts";
 import { PublicationError } from "../snapshot/errors.ts";
 import { configOfVersion, digestOf } from "../snapshot/image-config.ts";
-import { manifestOfVersion, ownerOfTag, putVersion, readBackVersion, repairTags } from "../snapshot/publish.ts";
+import {
+  describedByParent,
+  manifestOfVersion,
+  ownerOfTag,
+  putVersion,
+  readBackVersion,
+  repairTags,
+} from "../snapshot/publish.ts";
 import { isSpoilt } from "../snapshot/spoilt-manifest.ts";
 import { creatorOf } from "./creator.ts";
 import { descriptionInForce } from "./description.ts";
@@ -194,7 +201,7 @@ async function draftVersion(
     createdAt: pending.since,
   });
   const description = publication.description ?? descriptionInForce(world);
-  const content = { config, layers: uploaded.layers };
+  const content = { config, layers: describedByParent(uploaded.layers, booted.layers) };
   const inherited = new Set(booted.layers.map((layer) => layer.digest));
   const bytesOf = (layers: typeof content.layers) => layers.reduce((sum, layer) => sum + layer.size, 0);
   const facts = {
