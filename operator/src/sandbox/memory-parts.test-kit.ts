@@ -4,7 +4,7 @@
  */
 import type { Runtime, Sandbox, World, WorldVerb } from "@agentworlds/crds";
 import { isConflict } from "../kube/errors.ts";
-import { NAMESPACES, RUNTIMES, SANDBOXES, WORLDS } from "../kube/resource-types.ts";
+import { NAMESPACES, RUNTIMES, SANDBOXES, SECRETS, type Secret, WORLDS } from "../kube/resource-types.ts";
 import { PassDeadlineExceeded } from "../reconciler/deadline.ts";
 import { silentLog } from "../reconciler/log.ts";
 import { Terminal, Waiting } from "../reconciler/policy.ts";
@@ -15,6 +15,7 @@ import { RuntimeError } from "../runtime/errors.ts";
 import { memoryResource } from "../runtime/memory-resource.test-kit.ts";
 import { createRuntimeRescues } from "../runtime/rescues.ts";
 import { createComputeSearch } from "../runtime/search.ts";
+import { sessionEnvironment } from "../runtime/session-environment.ts";
 import { at, runtimeOf, sandboxOf, T0, versionOf, worldOf } from "../runtime/test-objects.test-kit.ts";
 import { createDockerCommit } from "../snapshot/docker-commit.ts";
 import { MemoryRegistry } from "../snapshot/memory-registry.test-kit.ts";
@@ -51,6 +52,7 @@ export async function memoryParts(options: {
   const registry = new MemoryRegistry();
   const host = new MemoryHost(effects, registry);
   const genesis = versionOf(0, { digest: await putImage(registry, ["base"], "v0") });
+  const secrets = memoryResource<Secret>(SECRETS, []);
   const worlds = memoryResource<World>(WORLDS, [
     worldOf({
       status: {
@@ -110,8 +112,7 @@ export async function memoryParts(options: {
     namespaces,
     driverFor,
     search: createComputeSearch({ installation: "install", runtimes: { list: allRuntimes }, drivers: { driverFor } }),
-    environmentOf: async (sandbox) =>
-      Object.fromEntries((sandbox.spec.env ?? []).map(({ name, value = "" }) => [name, value])),
+    environmentOf: (sandbox, signal) => sessionEnvironment(sandbox, secrets, signal),
     registry: installationRegistry({ client, prefix: "worlds" }),
     sources: {
       copyInto: () => Promise.reject(new TypeError("the Sandbox controller copies nothing")),

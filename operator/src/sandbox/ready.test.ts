@@ -41,6 +41,16 @@ test("a container of an earlier try that somebody froze is thawed before it coun
   assert.equal(containerOf(parts).state, "Running");
 });
 
+// A Sandbox was Ready, and each of its commands refused: nothing on the object said why.
+test("a Secret that spec.env names and that does not exist is told when the session is Ready, which it is all the same", async () => {
+  const env = [{ name: "TOKEN", secretKeyRef: { name: "nope", key: "token" } }];
+  const parts = await memoryParts({ sandbox: { spec: { env } } });
+  await parts.until("Ready", () => isReady(parts.sandbox()));
+  const told = parts.events.filter(({ reason }) => reason === "SecretNotFound");
+  assert.equal(told.length, 1);
+  assert.match(told[0]?.message ?? "", /^Secret nope, named in spec\.env, does not exist: no command runs; create it/);
+});
+
 test("a container that never stays up is made at most twice per pass, and told by name", async () => {
   const parts = await memoryParts({});
   parts.host.endsAtOnce = true;

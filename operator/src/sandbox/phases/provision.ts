@@ -17,6 +17,7 @@ import { bootLimit, bootMsLeft, withinLimit } from "../boot-limit.ts";
 import { refuseBoot, requireRecordedRuntime } from "../boot-runtime.ts";
 import { mendDeadline, sessionDurations, startDeadline } from "../deadline.ts";
 import { epoch } from "../judge.ts";
+import { tellMissingEnvironment } from "../missing-environment.ts";
 import { BootOvertaken, demandSameBoot, recordProgress } from "../record.ts";
 import type { SandboxScope } from "../scope.ts";
 import { repositoryName } from "../world-of.ts";
@@ -37,6 +38,7 @@ export async function provision(scope: SandboxScope): Promise<PhaseResult> {
   } catch (error) {
     throw withinLimit(error, msLeft(scope));
   }
+  await tellMissingEnvironment(scope);
   return CONTINUE;
 }
 
