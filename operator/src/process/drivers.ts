@@ -1,4 +1,5 @@
 /** The drivers of every Runtime's hosts, with the helper that they put into containers. */
+import { SANDBOXES, type Sandbox } from "@agentworlds/crds";
 import type { Config } from "../config.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { SECRETS, type Secret } from "../kube/resource-types.ts";
@@ -8,6 +9,7 @@ import { createDockerDriver } from "../runtime/docker/driver.ts";
 import { createDriverPool, type DriverPool } from "../runtime/driver-pool.ts";
 import { loadHelper } from "../runtime/helper.ts";
 import type { Mirrors } from "./mirror.ts";
+import { startPermit } from "./start-permit.ts";
 
 export function openDrivers(
   config: Config,
@@ -25,6 +27,8 @@ export function openDrivers(
         helper: (platform, signal) =>
           loadHelper({ platform, ...(path === undefined ? {} : { helperPath: path }) }, signal),
         ...(tls === undefined ? {} : { tls }),
+        // The roles of one process know of each other.
+        ...(config.role === "gateway" ? { mayStart: startPermit(parts.kube.resource<Sandbox>(SANDBOXES)) } : {}),
       }),
     clock: systemClock,
     log: parts.log,

@@ -61,6 +61,11 @@ export interface DockerDriverOptions {
   readonly helper: (platform: Platform, signal: AbortSignal) => Promise<HelperBinary>;
   /** Default: the machine's. */
   readonly clock?: Clock;
+  /**
+   * Asked before a process is started in a container, in a program that is not the one that freezes it: whether that one may
+   * be about to. Throws where nothing may run in the container any more. Default: this program freezes.
+   */
+  readonly mayStart?: (owner: ComputeOwner, signal: AbortSignal) => Promise<"Now" | "NotYet">;
 }
 
 /** A driver for one host. Connects when first used. Throws `HostRefused` for an endpoint that is not one. */
@@ -109,7 +114,10 @@ class DockerDriver implements RuntimeDriver {
   /** Commits of one engine at the same time can fail on each other (moby#44450): one after the other. */
   readonly #commits = new Turns();
 
-  constructor(transport: EngineTransport, { installation, helper, clock = systemClock }: DockerDriverOptions) {
+  constructor(
+    transport: EngineTransport,
+    { installation, helper, mayStart, clock = systemClock }: DockerDriverOptions,
+  ) {
     this.#clock = clock;
     this.#installation = installation;
     this.#transport = transport;
@@ -119,6 +127,7 @@ class DockerDriver implements RuntimeDriver {
         stateOf: (exec, signal) => execStateOf(transport, exec, signal),
       },
       clock,
+      mayStart && (async (container, signal) => mayStart(await this.#ownerIn(container, signal), signal)),
     );
     this.#warm = new WarmHelpers({
       open: (container, signal) => this.#start({ container, command: "exec" }, signal),
@@ -176,6 +185,13 @@ class DockerDriver implements RuntimeDriver {
   async ownerOf(id: string, signal: AbortSignal): Promise<ComputeOwner | undefined> {
     const container = await refusedAs("HostRefused", this.#own.inspect(id, signal));
     return container && ownerOf(container.Config.Labels);
+  }
+
+  async #ownerIn(container: string, signal: AbortSignal): Promise<ComputeOwner> {
+    const found = await this.#containers.inspect(container, signal);
+    const owner = found && ownerOf(found.Config.Labels);
+    if (owner === undefined) throw containerNotFound(container);
+    return owner;
   }
 
   async exec(id: string, request: ExecRequest, signal: AbortSignal): Promise<ExecRecord> {

@@ -5,7 +5,7 @@ import { systemClock } from "../../reconciler/clock.ts";
 import { createTestClock, settle, type TestClock } from "../../reconciler/test-clock.test-kit.ts";
 import { isRuntimeError, RuntimeError } from "../errors.ts";
 import { EngineRefused } from "./engine-errors.ts";
-import { type ExecStart, ExecStarts, type ExecState, type ExecStates } from "./exec-starts.ts";
+import { type ExecStart, ExecStarts, type ExecState, type ExecStates, type MayStart } from "./exec-starts.ts";
 
 const never = new AbortController().signal;
 const soon = async (): Promise<void> => {
@@ -19,13 +19,13 @@ const taken = (exec: string): ExecStart<string> => ({
   discard: () => undefined,
 });
 
-function engine(clock = systemClock) {
+function engine(clock = systemClock, mayStart?: MayStart) {
   const pending = new Map<string, ExecState>();
   const states: ExecStates = {
     unsettled: async () => [...pending].map(([exec, state]) => ({ exec, state })),
     stateOf: async (exec) => pending.get(exec) ?? "Settled",
   };
-  return { pending, starts: new ExecStarts(states, clock) };
+  return { pending, starts: new ExecStarts(states, clock, mayStart) };
 }
 
 /** How far the clock has to be moved until it is settled. */
@@ -242,4 +242,58 @@ test("nothing starts while the engine still freezes for a caller that gave up, o
   assert.equal(started, false);
   engineFreezes.reject(new RuntimeError("HostUnreachable", "reset"));
   await starting;
+});
+
+/** Counts what the engine was asked for, in order. */
+function counted() {
+  const calls: string[] = [];
+  const start: ExecStart<string> = {
+    create: async () => {
+      const exec = `e${calls.length}`;
+      calls.push(`create ${exec}`);
+      return exec;
+    },
+    attach: async (exec) => {
+      calls.push(`attach ${exec}`);
+      return exec;
+    },
+    discard: () => undefined,
+  };
+  return { calls, start };
+}
+
+test("a start that another process does not permit yet is asked for again, and takes an exec of its own", async () => {
+  const clock = createTestClock();
+  const answers = ["NotYet", "NotYet", "NotYet", "Now", "Now"] as const;
+  const { calls, start } = counted();
+  let asked = 0;
+  const { starts } = engine(clock, async () => {
+    calls.push("ask");
+    return answers[asked++] ?? "Now";
+  });
+  const starting = starts.start("c", start, never);
+  assert.equal(await elapse(clock, starting), 400);
+  assert.equal(await starting, "e5");
+  assert.deepEqual(calls, ["create e0", "ask", "ask", "ask", "ask", "create e5", "ask", "attach e5"]);
+});
+
+test("a start that another process refuses is not made", async () => {
+  const { calls, start } = counted();
+  const { starts } = engine(systemClock, () => Promise.reject(new RuntimeError("ComputeNotRunning", "ending")));
+  await assert.rejects(starts.start("c", start, never), { code: "ComputeNotRunning" });
+  assert.deepEqual(calls, ["create e0"]);
+});
+
+test("a permit that came so late that a freeze may have stopped waiting is not used", async () => {
+  const clock = createTestClock();
+  const { calls, start } = counted();
+  let isSlow = true;
+  const { starts } = engine(clock, async (_, signal) => {
+    if (isSlow) await clock.sleep(1_300, signal);
+    isSlow = false;
+    return "Now";
+  });
+  const starting = starts.start("c", start, never);
+  await elapse(clock, starting);
+  assert.deepEqual(calls, ["create e0", "create e1", "attach e1"]);
 });

@@ -26,12 +26,22 @@ export interface ExecStart<T> {
   discard(attached: T): void;
 }
 
+/**
+ * Whether another process, which freezes the container, may be about to: asked between noting an exec and having the engine
+ * start it. Throws where nothing may run in the container any more.
+ */
+export type MayStart = (container: string, signal: AbortSignal) => Promise<"Now" | "NotYet">;
+
 /** How long the engine may take to answer a start. */
 const ATTACH_MS = 20_000;
 /** How long a start is followed. An exec that is merely created after that has never reached the engine's start. */
 const FOLLOW_MS = 5_000;
 /** How long a freeze waits for execs of other processes that are created and perhaps never started. */
 const CREATED_MS = 2_500;
+/** An exec is started within this of being noted, or not at all: well below what a freeze waits for it. */
+const PERMIT_MS = CREATED_MS / 2;
+/** Pause between two questions whether something may be started. */
+const NOT_YET_MS = 200;
 /** How long it waits for the engine to end a start. */
 const STARTING_MS = 30_000;
 /** How long a freeze may take in the engine, and how long the engine may then be asked whether it is over. */
@@ -44,7 +54,9 @@ const MOST_GIVEN_UP = 1024;
  * Starting a process in a container and freezing it exclude each other. An exec that the engine starts into a frozen cgroup
  * waits there for ever and holds the container's lock: inspect, thaw and remove hang, and after them every image removal of
  * the host, until the engine is killed (seen on 20.10, at the first snapshot under eight parallel commands). Starts of this
- * process are counted; those of others are looked up in the engine's own records.
+ * process are counted; those of others are looked up in the engine's own records, and they ask before they start: of a start
+ * and a freeze of two processes, whichever comes second sees the first. The one that starts notes its exec and then asks; the
+ * one that freezes writes its intent and then looks for execs.
  *
  * An engine goes on with what it was asked for when the client hangs up (moby ContainerExecStart has a context of its own). So
  * a caller that gives up ends its own wait, and nothing else: what counts is what the engine says.
@@ -52,14 +64,17 @@ const MOST_GIVEN_UP = 1024;
 export class ExecStarts {
   readonly #states: ExecStates;
   readonly #clock: Clock;
+  readonly #mayStart: MayStart;
   readonly #starting = new Map<string, Set<Promise<void>>>();
   readonly #freezing = new Map<string, Promise<void>>();
   /** Execs that are created and that nobody will start, the one given up longest ago first. */
   readonly #givenUp = new Set<string>();
 
-  constructor(states: ExecStates, clock: Clock) {
+  /** Without `mayStart` this process is the one that freezes. */
+  constructor(states: ExecStates, clock: Clock, mayStart: MayStart = async () => "Now") {
     this.#states = states;
     this.#clock = clock;
+    this.#mayStart = mayStart;
   }
 
   /** Starts an exec once no freeze is under way; a freeze waits until the engine says that it runs. */
@@ -68,10 +83,7 @@ export class ExecStarts {
     const end = this.#begin(container);
     let exec: string;
     try {
-      exec = await create(signal);
-      // Not asked for yet: the engine will not start it.
-      if (signal.aborted) this.#giveUp(exec);
-      signal.throwIfAborted();
+      exec = await this.#permitted(container, create, signal);
     } catch (error) {
       end();
       throw error;
@@ -85,6 +97,24 @@ export class ExecStarts {
       // Its failure is judged in #settle; there is nothing to let go of then.
       if (signal.aborted) attaching.then(discard, () => undefined);
       throw error;
+    }
+  }
+
+  /** Notes an exec that may be started now. One that may not is left as it is: the engine was not asked to start it. */
+  async #permitted(container: string, create: ExecStart<unknown>["create"], signal: AbortSignal): Promise<string> {
+    for (;;) {
+      const begun = monotonicNow(this.#clock);
+      const exec = await create(signal);
+      try {
+        const answer = await this.#mayStart(container, signal);
+        signal.throwIfAborted();
+        if (answer === "Now" && monotonicNow(this.#clock) - begun < PERMIT_MS) return exec;
+      } catch (error) {
+        this.#giveUp(exec);
+        throw error;
+      }
+      this.#giveUp(exec);
+      while ((await this.#mayStart(container, signal)) === "NotYet") await this.#clock.sleep(NOT_YET_MS, signal);
     }
   }
 
