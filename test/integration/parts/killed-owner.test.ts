@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -34,8 +32,7 @@ for (const part of ["control-plane", "registry"]) {
     kill();
     await gone;
     await eventuallyHolds(async () => assert.deepEqual((await leftoversOf(directory)).processes, []));
-    assert.match(await readFile(join(directory, "owner.json"), "utf8"), /"pid"/);
-    // Every start of a part begins with a folder of its kind.
+    // Every start of a part begins with a folder of its kind. A test beside this one may have been that start already.
     await using _ = await partDirectory({ kind: part });
     assert.deepEqual(await leftoversOf(directory), nothing);
   });
