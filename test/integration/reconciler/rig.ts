@@ -189,7 +189,8 @@ export function mirror(
       await eventually(async () => {
         const { items } = await it.configMaps.list({ namespace: it.namespace, signal });
         const want = stateOf(items);
-        return stateOf(store.list()) === want && stateOf(heard.values()) === want;
+        // A namespace with nothing in it equals a mirror that has not listed yet.
+        return reflector.hasSynced() && stateOf(store.list()) === want && stateOf(heard.values()) === want;
       }, options);
     },
     [Symbol.asyncDispose]: stop,
