@@ -167,61 +167,61 @@ function stampIsKeptPolicy(): SchemaNode[] {
   });
 }
 
+const annotationOf = (object: string, name: string): string => `${object}.metadata.?annotations[?${celString(name)}]`;
+
+/** Something is wished that was not, or another thing: whatever else changes, and whoever changes it, wishes nothing. */
+const isSetOrChanges = (wishOf: (object: string) => string): string =>
+  `${wishOf("object")}.hasValue() && (request.operation == 'CREATE' || ${wishOf("object")} != ${wishOf("oldObject")})`;
+
+/** `what` takes the right to the verb, for this object or for every one of the namespace. */
+function needsRight(
+  what: string,
+  { verb, of }: { readonly verb: `${"worlds" | "sandboxes"}/${string}`; readonly of: "Object" | "Namespace" },
+): SchemaNode {
+  const [resource, subresource] = verb.split("/");
+  const right = `authorizer.group('sessions.${GROUP}').resource('${resource}').subresource('${subresource}').namespace(request.namespace)${of === "Object" ? ".name(request.name)" : ""}`;
+  const where = of === "Object" ? "" : " in this namespace";
+  return {
+    expression: `${right}.check('create').allowed()`,
+    messageExpression: `'${what}, which ' + request.userInfo.username + ' may not do: create on ${resource}.sessions.${GROUP}/${subresource} is needed${where}'`,
+    message: `${what}, which you may not do`,
+    reason: "Forbidden",
+  };
+}
+
 /** Who makes another version head needs a right of its own: the one to `adopt`, beside the right to write the World. */
 function adoptionPolicy(): SchemaNode[] {
-  const name = `adopt-head.${GROUP}`;
-  const wish = (object: string): string => `${object}.metadata.?annotations[?${celString(ADOPT_HEAD)}]`;
-  const right = `authorizer.group('sessions.${GROUP}').resource('worlds').subresource('adopt').namespace(request.namespace).name(request.name)`;
-  return denying(name, {
+  const wish = (object: string): string => annotationOf(object, ADOPT_HEAD);
+  return denying(`adopt-head.${GROUP}`, {
     matchConstraints: resources(["CREATE", "UPDATE"], ["worlds"]),
-    matchConditions: [
-      {
-        name: "adoption-is-wished",
-        expression: `${wish("object")}.hasValue() && (request.operation == 'CREATE' || ${wish("object")} != ${wish("oldObject")})`,
-      },
-    ],
+    matchConditions: [{ name: "adoption-is-wished", expression: isSetOrChanges(wish) }],
     validations: [
-      {
-        expression: `${right}.check('create').allowed()`,
-        messageExpression: `'the annotation ${ADOPT_HEAD} makes another version head, which ' + request.userInfo.username + ' may not do: create on worlds.sessions.${GROUP}/adopt is needed'`,
-        message: `the annotation ${ADOPT_HEAD} makes another version head, which you may not do`,
-        reason: "Forbidden",
-      },
+      needsRight(`the annotation ${ADOPT_HEAD} makes another version head`, { verb: "worlds/adopt", of: "Object" }),
     ],
   });
 }
 
 /** A hook runs in the sessions of everybody, with their environment: who sets it could run commands there anyway. */
 function hookPolicy(): SchemaNode[] {
-  const name = `snapshot-hook.${GROUP}`;
   const hookOf = (object: string): string => `${object}.spec.?snapshot.?hook`;
-  const right = `authorizer.group('sessions.${GROUP}').resource('sandboxes').subresource('exec').namespace(request.namespace)`;
-  return denying(name, {
+  return denying(`snapshot-hook.${GROUP}`, {
     matchConstraints: resources(["CREATE", "UPDATE"], ["worlds"]),
-    matchConditions: [
-      {
-        // To take it away runs nothing.
-        name: "hook-is-set-or-changes",
-        expression: `${hookOf("object")}.hasValue() && (request.operation == 'CREATE' || ${hookOf("object")} != ${hookOf("oldObject")})`,
-      },
-    ],
+    // To take it away runs nothing.
+    matchConditions: [{ name: "hook-is-set-or-changes", expression: isSetOrChanges(hookOf) }],
     validations: [
-      {
-        expression: `${right}.check('create').allowed()`,
-        messageExpression: `'spec.snapshot.hook runs a command in the sessions of this World, which ' + request.userInfo.username + ' may not do: create on sandboxes.sessions.${GROUP}/exec is needed in this namespace'`,
-        message: "spec.snapshot.hook runs a command in the sessions of this World, which you may not do",
-        reason: "Forbidden",
-      },
+      needsRight("spec.snapshot.hook runs a command in the sessions of this World", {
+        verb: "sandboxes/exec",
+        of: "Namespace",
+      }),
     ],
   });
 }
 
-const annotationOf = (object: string, name: string): string => `${object}.metadata.?annotations[?${celString(name)}]`;
 const SNAPSHOT_ID = annotationOf("object", SNAPSHOT_REQUESTED);
 const SNAPSHOT_USER = annotationOf("object", SNAPSHOT_REQUESTED_BY);
 const KNOWN_SNAPSHOT_USER = annotationOf("oldObject", SNAPSHOT_REQUESTED_BY);
-/** Somebody asks now; whatever else changes, and whoever changes it, asks for nothing. */
-const ASKS_FOR_SNAPSHOT = `(${SNAPSHOT_ID}.hasValue() && (request.operation == 'CREATE' || ${SNAPSHOT_ID} != ${annotationOf("oldObject", SNAPSHOT_REQUESTED)}))`;
+/** Somebody asks now. */
+const ASKS_FOR_SNAPSHOT = `(${isSetOrChanges((object) => annotationOf(object, SNAPSHOT_REQUESTED))})`;
 /** Who has asked: the sender of the request that asks, and after that whoever it was. */
 const SNAPSHOT_ASKER = `(${ASKS_FOR_SNAPSHOT} ? request.userInfo.username : request.operation == 'CREATE' || !${SNAPSHOT_ID}.hasValue() ? '' : ${KNOWN_SNAPSHOT_USER}.orValue(''))`;
 const ANOTHER_SNAPSHOT_USER = {
@@ -231,19 +231,15 @@ const ANOTHER_SNAPSHOT_USER = {
 
 /** Who asks for a snapshot by annotation needs the right to ask for it by verb, and an id that the verb would take. */
 function snapshotPolicy(): SchemaNode[] {
-  const name = `snapshot-requested.${GROUP}`;
-  const right = `authorizer.group('sessions.${GROUP}').resource('sandboxes').subresource('snapshot').namespace(request.namespace).name(request.name)`;
   const known = "oldObject.?status.?requests.orValue([])";
-  return denying(name, {
+  return denying(`snapshot-requested.${GROUP}`, {
     matchConstraints: resources(["CREATE", "UPDATE"], ["sandboxes"]),
     matchConditions: [{ name: "snapshot-is-asked-for", expression: ASKS_FOR_SNAPSHOT }],
     validations: [
-      {
-        expression: `${right}.check('create').allowed()`,
-        messageExpression: `'the annotation ${SNAPSHOT_REQUESTED} asks for a snapshot, which ' + request.userInfo.username + ' may not do: create on sandboxes.sessions.${GROUP}/snapshot is needed'`,
-        message: `the annotation ${SNAPSHOT_REQUESTED} asks for a snapshot, which you may not do`,
-        reason: "Forbidden",
-      },
+      needsRight(`the annotation ${SNAPSHOT_REQUESTED} asks for a snapshot`, {
+        verb: "sandboxes/snapshot",
+        of: "Object",
+      }),
       {
         expression: `${SNAPSHOT_ID}.orValue('').matches(${celString(REQUEST_ID.source)})`,
         message: `the annotation ${SNAPSHOT_REQUESTED} must be an id of ${REQUEST_ID_RULE}`,

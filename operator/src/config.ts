@@ -7,6 +7,7 @@ import { readFile } from "node:fs/promises";
 import { parse as parseYaml, YAMLParseError } from "yaml";
 import { z } from "zod";
 import { INSTALLATION_ID } from "./installation-traces.ts";
+import { wordsOf } from "./reconciler/words-of.ts";
 import { isLoopbackName } from "./registry/reference.ts";
 
 const port = (fallback: number) => z.int().min(0).max(65_535).default(fallback);
@@ -222,7 +223,7 @@ async function readYaml(file: string): Promise<unknown> {
     return parseYaml(await readFile(file, "utf8")) ?? {};
   } catch (error) {
     if (error instanceof YAMLParseError) throw new ConfigError(`${file} is not YAML: ${error.message}`);
-    throw new ConfigError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+    throw new ConfigError(`${file} cannot be read: ${wordsOf(error)}`);
   }
 }
 

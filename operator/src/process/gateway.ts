@@ -7,6 +7,7 @@ import { createGateway } from "../gateway/server.ts";
 import type { KubeClient } from "../kube/contract.ts";
 import { systemClock } from "../reconciler/clock.ts";
 import { whenAborted } from "../reconciler/deadline.ts";
+import { wordsOf } from "../reconciler/words-of.ts";
 import type { DriverPool } from "../runtime/driver-pool.ts";
 import type { Mirrors } from "./mirror.ts";
 import { onPort } from "./taken-port.ts";
@@ -76,7 +77,7 @@ async function admissionClientCaOf({ gateway }: Config): Promise<string | undefi
   try {
     return await readFile(file, "utf8");
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = wordsOf(error);
     throw new ConfigError(`${settingName(["gateway", "admissionClientCaFile"])} cannot be read: ${why}`);
   }
 }

@@ -5,6 +5,7 @@ import type { KubeClient } from "../kube/contract.ts";
 import { isNotFound } from "../kube/errors.ts";
 import { SECRETS, type Secret } from "../kube/resource-types.ts";
 import { systemClock } from "../reconciler/clock.ts";
+import { wordsOf } from "../reconciler/words-of.ts";
 import { createRegistryClient } from "../registry/client.ts";
 import { DOCKER_CONFIG_KEY, type DockerConfig, findLogin, parseDockerConfig } from "../registry/docker-config.ts";
 import { createFreshClient, type RegistryCredentials } from "../registry/fresh-client.ts";
@@ -70,7 +71,7 @@ async function readCa(file: string, signal: AbortSignal): Promise<string> {
     return await readFile(file, { encoding: "utf8", signal });
   } catch (error) {
     signal.throwIfAborted();
-    const why = error instanceof Error ? error.message : String(error);
+    const why = wordsOf(error);
     throw new CredentialsMissing(`${settingName(["registry", "caFile"])} cannot be read: ${why}`, { cause: error });
   }
 }

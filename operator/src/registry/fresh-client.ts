@@ -1,5 +1,6 @@
 /** A registry client whose credentials follow their source: a rotated Secret or CA needs no restart. */
 import type { Clock } from "../reconciler/clock.ts";
+import { wordsOf } from "../reconciler/words-of.ts";
 import type { RegistryClient, RegistryEndpoint, RegistryLogin } from "./contract.ts";
 import { isRegistryError, RegistryError } from "./errors.ts";
 
@@ -191,7 +192,7 @@ class FreshClient implements RegistryClient {
       this.#current = this.#begin(read);
       await this.#closeIfRetired(before);
     } catch (error) {
-      this.#problem = error instanceof Error ? error.message : String(error);
+      this.#problem = wordsOf(error);
     } finally {
       this.#readAt = this.#options.clock.now();
     }

@@ -22,6 +22,7 @@ import {
   type ReconcileResult,
   STOP,
 } from "../reconciler/reconcile.ts";
+import { wordsOf } from "../reconciler/words-of.ts";
 import { type AnnounceRuntime, announceChanges, announceOrphan } from "./announcements.ts";
 import type { DriverPool } from "./driver-pool.ts";
 import { RuntimeError } from "./errors.ts";
@@ -186,7 +187,7 @@ async function probe(scope: RuntimeScope): Promise<PhaseResult> {
         if (signal.aborted) return { name: host.name, problem: `no answer within ${PROBE_DEADLINE_MS / 1000} s` };
         // Nobody foresaw it, and the other hosts have their turn all the same.
         scope.dependencies.log.error({ runtime: name, host: host.name, err: error }, "a host could not be asked");
-        return { name: host.name, problem: messageOf(error) };
+        return { name: host.name, problem: wordsOf(error) };
       }
     }),
   );
@@ -227,11 +228,9 @@ async function sweepAll(scope: RuntimeScope, known: Map<string, HostSweep>): Pro
   if (failures.length > 1)
     throw new AggregateError(
       failures,
-      `${failures.length} hosts could not be looked through: ${failures.map(messageOf).join("; ")}`,
+      `${failures.length} hosts could not be looked through: ${failures.map(wordsOf).join("; ")}`,
     );
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 async function sweepOne(scope: RuntimeScope, host: string): Promise<void> {
   const { dependencies, runtime, context } = scope;

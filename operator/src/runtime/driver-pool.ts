@@ -6,6 +6,7 @@ import { isNotFound } from "../kube/errors.ts";
 import type { Clock } from "../reconciler/clock.ts";
 import type { KubeObject } from "../reconciler/list-watch.ts";
 import type { Log } from "../reconciler/log.ts";
+import { wordsOf } from "../reconciler/words-of.ts";
 import type { RuntimeDriver } from "./contract.ts";
 import { RuntimeError } from "./errors.ts";
 
@@ -172,7 +173,7 @@ async function readTls({ secrets, namespace }: DriverPoolOptions, name: string, 
   } catch (error) {
     if (isNotFound(error))
       throw new RuntimeError("HostUnreachable", `Secret ${namespace}/${name} does not exist`, { cause: error });
-    const why = error instanceof Error ? error.message : String(error);
+    const why = wordsOf(error);
     throw new SecretUnreadable(`Secret ${namespace}/${name} cannot be read: ${why}`, { cause: error });
   }
   const pem = (key: string): string => {

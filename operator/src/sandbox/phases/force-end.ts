@@ -7,6 +7,7 @@ import { isConflict } from "../../kube/errors.ts";
 import { LeadershipLost } from "../../reconciler/lease.ts";
 import { Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult, STOP } from "../../reconciler/reconcile.ts";
+import { wordsOf } from "../../reconciler/words-of.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { SANDBOX_FINALIZER } from "../../runtime/open-boot.ts";
 import { whyForced } from "../../world/forced-end.ts";
@@ -42,7 +43,7 @@ async function keepWhatIsLeft(scope: SandboxScope, why: string): Promise<string 
   } catch (error) {
     const isOtherPass = isConflict(error) || error instanceof SandboxGone || error instanceof LeadershipLost;
     if (isOtherPass || scope.context.signal.aborted) throw error;
-    return error instanceof Error ? error.message : String(error);
+    return wordsOf(error);
   }
 }
 

@@ -8,6 +8,7 @@ import { CONSISTENCIES, clip, LIMITS, type SandboxOperation } from "@agentworlds
 import { isConflict } from "../../kube/errors.ts";
 import { Overtaken, Waiting } from "../../reconciler/policy.ts";
 import { CONTINUE, type PhaseResult } from "../../reconciler/reconcile.ts";
+import { wordsOf } from "../../reconciler/words-of.ts";
 import type { ObservedCompute } from "../../runtime/contract.ts";
 import type { CaptureRequest, UploadedCapture } from "../../snapshot/contract.ts";
 import { descriptionInForce } from "../../world/description.ts";
@@ -171,7 +172,7 @@ const MOST_SNAPSHOT_ATTEMPTS = 5;
 async function handleFailure(scope: SandboxScope, error: unknown): Promise<PhaseResult> {
   if (isConflict(error) || error instanceof Overtaken || error instanceof OperationLost) throw error;
   if (error instanceof WorldGone || isDeletionOverdue(scope)) {
-    await rescue(scope, describe(error));
+    await rescue(scope, wordsOf(error));
     return CONTINUE;
   }
   if (error instanceof HookFailed) {
@@ -182,12 +183,12 @@ async function handleFailure(scope: SandboxScope, error: unknown): Promise<Phase
   const waitMs = snapshotBackoffMs(attempts);
   await recordStage(scope, {
     attempts,
-    lastError: clip(describe(error), LIMITS.message),
+    lastError: clip(wordsOf(error), LIMITS.message),
     retryAt: new Date(scope.context.clock.now() + waitMs).toISOString(),
   });
   const operation = currentOperation(scope);
   if (isToBeRescued(operation, scope.context.clock.now(), scope.dependencies.limits.rescueAfterMs)) {
-    await rescue(scope, describe(error));
+    await rescue(scope, wordsOf(error));
     return CONTINUE;
   }
   const isOnlyCopy = scope.observed?.state === "Absent";
@@ -246,5 +247,3 @@ async function giveSnapshotUp(
         }),
   }));
 }
-
-const describe = (error: unknown): string => (error instanceof Error ? error.message : String(error));

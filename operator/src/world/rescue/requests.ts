@@ -3,12 +3,13 @@
  * deed is done, so an operator that ends in between does it again, and each deed may be repeated.
  */
 import { clip, LIMITS, type WorldRequest, type WorldRequestResult, type WorldRescue } from "@agentworlds/crds";
+import { wordsOf } from "../../reconciler/words-of.ts";
 import type { WorldScope } from "../scope.ts";
 import { statusOf } from "../status-writer.ts";
 import { isItsSessions } from "./adopt.ts";
 import { exportRescue } from "./export.ts";
 import { ForeignRescue, hostOf } from "./host.ts";
-import { describe, giveUp, isEndOfPass, type Tended, tendRescue } from "./tend.ts";
+import { giveUp, isEndOfPass, type Tended, tendRescue } from "./tend.ts";
 
 type Answer = Omit<WorldRequestResult, "at">;
 
@@ -42,7 +43,7 @@ async function actOn(scope: WorldScope, rescue: WorldRescue, request: WorldReque
   } catch (error) {
     if (isEndOfPass(scope, error)) throw error;
     scope.dependencies.log.warn({ err: error, request: request.id }, "what was asked of a rescue could not be done");
-    return { outcome: "Failed", code: CODES[request.verb], message: clip(describe(error), LIMITS.message) };
+    return { outcome: "Failed", code: CODES[request.verb], message: clip(wordsOf(error), LIMITS.message) };
   }
 }
 

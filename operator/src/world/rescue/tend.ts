@@ -2,6 +2,7 @@
 import { clip, LIMITS, type LostWork, type WorldRescue } from "@agentworlds/crds";
 import { isConflict } from "../../kube/errors.ts";
 import { LeadershipLost } from "../../reconciler/lease.ts";
+import { wordsOf } from "../../reconciler/words-of.ts";
 import { RuntimeError } from "../../runtime/errors.ts";
 import { rescueEndsAt } from "../../runtime/rescue-time.ts";
 import { versionTag } from "../../snapshot/publish.ts";
@@ -65,7 +66,7 @@ async function attempt(scope: WorldScope, rescue: WorldRescue, { isLast }: { isL
       return { kind: "published", version };
     }
     metrics.rescueRetried("failed");
-    const message = clip(describe(error), LIMITS.message);
+    const message = clip(wordsOf(error), LIMITS.message);
     if (version) {
       await noteFailure(scope, rescue, message);
       return { kind: "published", version };
@@ -89,7 +90,7 @@ async function fallBack(
     saved = await publishSnapshotOf(scope, rescue);
   } catch (error) {
     if (isEndOfPass(scope, error)) throw error;
-    const message = clip(`${end.message}; its snapshot: ${describe(error)}`, LIMITS.message);
+    const message = clip(`${end.message}; its snapshot: ${wordsOf(error)}`, LIMITS.message);
     if (!isLast) {
       await noteFailure(scope, rescue, message);
       return { kind: "failed", message };
@@ -104,8 +105,6 @@ async function fallBack(
 /** A stale object, a World that is gone or a lost lease says nothing of the rescue. */
 export const isEndOfPass = ({ context }: WorldScope, error: unknown): boolean =>
   context.signal.aborted || isConflict(error) || error instanceof WorldGone || error instanceof LeadershipLost;
-
-export const describe = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 function committed({ world }: WorldScope, { operation }: WorldRescue): PublishedVersion | undefined {
   return statusOf(world).versions?.find((version) => version.operation === operation);
